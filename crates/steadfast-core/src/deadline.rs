@@ -1,0 +1,36 @@
+//! When a machine wants to be woken, and why: so that a person can read "next: reconnect in 4 s".
+
+use serde::{Deserialize, Serialize};
+
+use crate::now::Mono;
+
+/// A wake-up with its reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deadline {
+    /// When the machine's due event must be fed at the latest.
+    pub at: Mono,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why a machine wakes up next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// The next attempt to connect.
+    Reconnect,
+    /// An attempt to connect has taken too long.
+    AttemptLimit,
+    /// Nothing was heard for a while: ask whether the server still answers.
+    CheckHealth,
+    /// Open the standalone GET stream again.
+    ReopenStream,
+    /// Ask again whether the server offers a stream.
+    RecheckStream,
+    /// An attempt to open a stream has taken too long.
+    OpenLimit,
+    /// Fetch the rest of a broken answer with Last-Event-ID.
+    ResumeAnswer,
+    /// Nothing came on a stream for too long.
+    Silence,
+}

@@ -1,0 +1,55 @@
+//! Every decision that Steadfast makes, and none of its I/O.
+//!
+//! There is no clock, no socket, no database and no randomness in here: time and jitter come in as
+//! values, and what must happen outside goes out as [`Step::actions`]. Whoever drives the machines
+//! (the keeper in `steadfast::drive`) owns the tasks, the sockets and the waiting.
+//!
+//! # Reading order
+//!
+//! 1. [`identity`]: the four identities that must never be mixed.
+//! 2. [`revision`]: dated protocol revisions and the two eras; every rule asks `since(…)`.
+//! 3. [`fault`] and [`code`]: what went wrong, and who must act.
+//! 4. [`quirks`]: one table of how servers really say "unknown session" or "not modern".
+//! 5. [`step`]: what a machine returns; then [`connection`], [`session`], [`stream`].
+//! 6. [`wire`]: pure codecs. [`bridge`]: what a message of one era becomes in the other.
+//!
+//! # How to drive a machine
+//!
+//! ```text
+//! loop {
+//!     let event = next event, or the due event when `deadline` has come;
+//!     let step = machine::step(state, event, &context);
+//!     record(step.facts);            // history; durable first where the machine says so
+//!     for action in step.actions { perform(action) }   // their outcomes come back as events
+//!     state = step.state;
+//! }
+//! ```
+//!
+//! Folding the recorded facts with `replay` gives the live state again; a property test says so.
+
+pub mod backoff;
+pub mod bridge;
+pub mod code;
+pub mod connection;
+pub mod deadline;
+pub mod effect;
+pub mod fault;
+pub mod identity;
+pub mod now;
+pub mod quirks;
+pub mod revision;
+pub mod session;
+pub mod step;
+pub mod stream;
+pub mod wire;
+
+pub use deadline::{Deadline, Reason};
+pub use effect::Effect;
+pub use fault::{Fault, Kind, Verdict};
+pub use identity::{
+    AgentName, AttemptId, EventCursor, Generation, OperationId, OperationKey, RpcId, ServerName,
+    SessionId,
+};
+pub use now::{Jitter, Millis, Mono, Now, Wall};
+pub use revision::{Era, Revision};
+pub use step::{Outcome, Step};

@@ -1,0 +1,178 @@
+//! The standalone GET stream of a legacy session: optional for the server, so losing it never takes
+//! the connection down, and asking for it must never become a hot loop (ST-02 to ST-04, ST-07, ST-08).
+
+use serde::{Deserialize, Serialize};
+
+use super::{Break, Policy};
+use crate::identity::{AttemptId, EventCursor};
+use crate::now::{Jitter, Millis, Mono, Now, Wall};
+
+/// The state of one GET stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "state")]
+pub enum State {
+    /// Not wanted: no legacy session is open.
+    Off(Memory),
+    /// Asked for.
+    Opening {
+        /// Fences the outcome.
+        attempt: AttemptId,
+        /// Since when.
+        since: Mono,
+        /// What is remembered.
+        memory: Memory,
+    },
+    /// Open.
+    Open {
+        /// Which attempt opened it.
+        attempt: AttemptId,
+        /// Since when.
+        since: Mono,
+        /// Whether it brought an event.
+        fruitful: bool,
+        /// What is remembered.
+        memory: Memory,
+    },
+    /// Closed; asked for again at `due`.
+    Waiting {
+        /// When.
+        due: Mono,
+        /// What is remembered.
+        memory: Memory,
+    },
+    /// The server does not offer it, or it closes too often: asked for again at `recheck`, or only
+    /// with the next session where that is `None`.
+    NotOffered {
+        /// When to ask again.
+        recheck: Option<Mono>,
+        /// What is remembered.
+        memory: Memory,
+    },
+}
+
+/// What survives from one opening to the next.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// The last event id of this session's stream.
+    pub cursor: Option<EventCursor>,
+    /// The server's `retry`, capped.
+    pub retry: Option<Millis>,
+    /// Openings in a row that brought nothing and did not last.
+    pub fruitless: u32,
+    /// Failures to open in a row.
+    pub failures: u32,
+    /// The last openings, oldest first: at most [`BURST`] within [`BURST_WINDOW`].
+    pub openings: Vec<Mono>,
+    /// Openings within the present hour, and when it began.
+    pub hour: (Mono, u32),
+    /// How long the stream lasted when something in front of the server cut it, the last two times
+    /// (ST-07: shown as "idle cut ~2 s observed" when they agree).
+    pub lasted: Vec<Millis>,
+    /// The server answered with something that is no event stream: not asked again before this,
+    /// in whatever session (ST-03).
+    pub barred_until: Option<Mono>,
+}
+
+/// At most this many openings …
+pub const BURST: usize = 8;
+/// … within this long (ST-04: at most 10 in 3 s in all cases).
+pub const BURST_WINDOW: Millis = Millis::secs(3);
+/// Openings within an hour above which the stream counts as not offered until the recheck.
+pub const HOURLY: u32 = 360;
+
+/// What can happen to a GET stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A legacy session opened. A new session starts without a cursor; the same one goes on with it.
+    SessionOpened {
+        /// Whether it is a new session.
+        new: bool,
+    },
+    /// The session is gone.
+    SessionClosed,
+    /// An attempt succeeded: 200 and text/event-stream.
+    Opened {
+        /// Which.
+        attempt: AttemptId,
+    },
+    /// The server does not offer it.
+    Refused {
+        /// Which.
+        attempt: AttemptId,
+        /// 405: not before the next session. Anything else: a slow recheck. Not an event stream
+        /// (`None`): not before the next session, and not within the hour.
+        status: Option<u16>,
+    },
+    /// An attempt failed for a fault that time mends.
+    Failed {
+        /// Which.
+        attempt: AttemptId,
+        /// What the server asked for.
+        retry_after: Option<Millis>,
+    },
+    /// An event came. Its data may be empty, its id absent.
+    Received {
+        /// The event's id.
+        id: Option<EventCursor>,
+        /// The `retry` field, in milliseconds.
+        retry: Option<Millis>,
+    },
+    /// It ended.
+    Broken {
+        /// Which attempt had opened it.
+        attempt: AttemptId,
+        /// How.
+        how: Break,
+    },
+    /// The deadline has come.
+    Due,
+}
+
+/// What the driver must do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// GET, with this cursor as Last-Event-ID where there is one.
+    Open {
+        /// Fences the outcome.
+        attempt: AttemptId,
+        /// Where to go on.
+        cursor: Option<EventCursor>,
+    },
+    /// Stop reading and close.
+    Close,
+    /// Ask the connection to check the server's health: the stream was refused or could not be
+    /// opened in a way that may mean more (a 404 with a session id, a refused connection).
+    Doubt,
+}
+
+/// What became true.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fact {
+    /// When, as people count.
+    pub at: Wall,
+    /// The state that was entered, whole.
+    pub state: State,
+}
+
+/// What a step may look at besides state and event.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The clocks.
+    pub now: Now,
+    /// A fresh random number.
+    pub jitter: Jitter,
+    /// A fresh number for an attempt, should one begin.
+    pub attempt: AttemptId,
+    /// The limits.
+    pub policy: &'a Policy,
+}
+
+/// This machine's step.
+pub type Step = crate::step::Step<State, Fact, Action>;
+
+mod transitions;
+
+#[cfg(test)]
+mod tests;
+
+pub use transitions::{deadline, replay, step};
