@@ -1,1 +1,24 @@
+//! What Steadfast keeps on disk: agents and servers, what was learned about addresses, legacy sessions
+//! in both directions, and the history of connections.
+//!
+//! [`Records`] says what a backend can do and what it promises; every backend passes the same
+//! suite (`suite`). A write that has returned `Ok` survives a kill of the process and a loss
+//! of power. An error has changed nothing.
+//!
+//! | backend | for |
+//! | --- | --- |
+//! | [`MemoryRecords`] | tests |
+//!
+//! `schema.md` in this crate describes the tables.
 
+pub mod error;
+pub mod keys;
+pub mod memory;
+pub mod model;
+pub mod records;
+
+pub use error::{Error, Problem};
+pub use keys::{AgentKey, IdHash, KeyHash, hash_id, make_key};
+pub use memory::MemoryRecords;
+pub use model::{AgentRecord, AgentSessionRecord, ServerRecord, SessionRecord, Source, Transition};
+pub use records::{Records, SharedRecords};
