@@ -1,1 +1,42 @@
+//! The keeper: holds every upstream connection of every agent, and is the only place that talks to
+//! MCP servers. A Rust program can use it without the gateway.
+//!
+//! # Reading order
+//!
+//! 1. [`config`]: what an operator says about agents, servers and delays.
+//! 2. [`keeper`]: all links, kept in step with the configuration.
+//! 3. [`link`]: one agent's connection to one server, as callers see it.
+//! 4. [`call`]: one request on its way, and everything that can become of it.
+//! 5. `drive`: the task that moves the machines of one connection.
+//! 6. `perform`: sockets. Dialling, the pool, one HTTP exchange, reading event streams.
+//!
+//! # Example
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use steadfast::{Keeper, config};
+//!
+//! let store = steadfast_store::memory();
+//! let keeper = Keeper::start(config::Settings::default(), store).await?;
+//! keeper.put_server("booking".into(), config::Server::at("http://127.0.0.1:8080/mcp".parse()?)).await?;
+//! keeper.put_agent("support".into(), config::Agent::with_servers(["booking"])).await?;
+//! let link = keeper.link(&"support".into(), &"booking".into()).ok_or("no such link")?;
+//! link.connected(std::time::Duration::from_secs(10)).await;
+//! println!("{:?}", link.report().state);
+//! keeper.shutdown().await;
+//! # Ok(()) }
+//! ```
 
+pub mod call;
+pub mod clock;
+pub mod config;
+mod drive;
+pub mod keeper;
+pub mod link;
+mod perform;
+pub mod report;
+
+pub use call::{Answer, AnswerStream, Call, CallHandle, Failure, Message, NotObserved, Origin};
+pub use keeper::{Change, Keeper, Listener};
+pub use link::{Hello, Link, ServerRequest};
+pub use report::Report;

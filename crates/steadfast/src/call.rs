@@ -1,0 +1,155 @@
+//! One request on its way to a server, and everything that can become of it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use steadfast_core::bridge;
+use steadfast_core::effect::Executed;
+use steadfast_core::now::Wall;
+use steadfast_core::wire::envelope::{Envelope, Params};
+use steadfast_core::{Fault, Revision};
+use tokio::sync::mpsc;
+
+use crate::link::ServerRequest;
+use crate::report::Report;
+
+/// One request of an agent.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// One valid JSON-RPC request, as the agent sent it.
+    pub message: Bytes,
+    /// Its parts.
+    pub envelope: Envelope,
+    /// The parts of its params.
+    pub params: Params,
+    /// Who asks, and in which era.
+    pub origin: Origin,
+}
+
+/// Who asks, and in which era. The keeper translates where the server speaks the other one.
+#[derive(Clone, Debug)]
+pub enum Origin {
+    /// An agent with a legacy session.
+    Legacy {
+        /// The revision of that session.
+        revision: Revision,
+        /// What it said of itself in `initialize`, and the log level it set.
+        client: Arc<bridge::Client>,
+    },
+    /// An agent whose request carries its metadata.
+    Modern {
+        /// The revision of the request.
+        revision: Revision,
+    },
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub enum Answer {
+    /// The response in one piece: in the agent's era, with the agent's own id.
+    Whole {
+        /// The status to answer with: 200, or what the server said with a JSON-RPC error (400, 404).
+        status: u16,
+        /// One JSON-RPC response.
+        message: Bytes,
+    },
+    /// The server streams: messages as they come, the response last.
+    Stream(AnswerStream),
+    /// There is no response.
+    Failed(Failure),
+}
+
+/// Messages as they come. The stream ends after `Response` or `Failed`, never without one of them.
+/// Dropping it tells the upstream what the policy of the call says (nothing, for a legacy agent).
+#[derive(Debug)]
+pub struct AnswerStream {
+    pub(crate) messages: mpsc::Receiver<Message>,
+    pub(crate) _handle: CallHandle,
+}
+
+impl AnswerStream {
+    /// The next message; `None` after the last one.
+    pub async fn next(&mut self) -> Option<Message> {
+        self.messages.recv().await
+    }
+}
+
+/// One message of a streaming answer.
+#[derive(Debug)]
+pub enum Message {
+    /// A notification, with the agent's own progress token.
+    Notification(Bytes),
+    /// The server asks the agent something.
+    Request(ServerRequest),
+    /// The response: in the agent's era, with the agent's own id. The last message.
+    Response(Bytes),
+    /// There will be no response. The last message.
+    Failed(Failure),
+}
+
+/// Why there is no response.
+#[derive(Clone, Debug)]
+pub enum Failure {
+    /// The server is not available; nothing was sent.
+    Unavailable(Box<Report>),
+    /// It was sent, and its result was not observed; or it was refused for a proven reason
+    /// (`executed: no`).
+    NotObserved(Box<NotObserved>),
+    /// The agent cancelled it.
+    Cancelled,
+}
+
+/// What is known of a request whose result was not observed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotObserved {
+    /// The server.
+    pub server: String,
+    /// The tool, for `tools/call`.
+    pub tool: Option<String>,
+    /// The method.
+    pub method: String,
+    /// Whether it ran, as far as it is known.
+    pub executed: Executed,
+    /// When it left; `None` where it never did.
+    pub sent_at: Option<Wall>,
+    /// How many bytes of its body left.
+    pub bytes_sent: u64,
+    /// What was seen, in one clause.
+    pub evidence: String,
+    /// The fault behind it, where there is one.
+    pub fault: Option<Fault>,
+}
+
+/// Ends a call from outside: give the same handle to [`crate::Link::call`] and keep a clone.
+#[derive(Clone, Debug, Default)]
+pub struct CallHandle {
+    pub(crate) inner: Arc<HandleInner>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct HandleInner {
+    pub(crate) cancelled: tokio::sync::Notify,
+    pub(crate) reason: parking_lot::Mutex<Option<Option<String>>>,
+}
+
+impl CallHandle {
+    /// A fresh one.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The agent cancels the call: the server is told in its own way, with the keeper's own id, and
+    /// the caller gets [`Failure::Cancelled`]. `reason` is passed on.
+    pub fn cancel(&self, reason: Option<String>) {
+        *self.inner.reason.lock() = Some(reason);
+        self.inner.cancelled.notify_one();
+    }
+
+    /// Whether it was cancelled.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.inner.reason.lock().is_some()
+    }
+}

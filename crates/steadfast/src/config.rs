@@ -1,0 +1,493 @@
+//! What an operator says about agents, servers and delays. The shapes are those of `steadfast.toml`
+//! and of the admin API; unknown keys are errors.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use steadfast_core::now::Millis;
+use steadfast_core::{Effect, connection, session, stream};
+use url::Url;
+
+/// A length of time as people write it: `500ms`, `30s`, `20m`, `24h`, `7d`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span(pub Millis);
+
+impl Span {
+    /// Seconds.
+    #[must_use]
+    pub const fn secs(seconds: u64) -> Self {
+        Self(Millis::secs(seconds))
+    }
+
+    /// Minutes.
+    #[must_use]
+    pub const fn mins(minutes: u64) -> Self {
+        Self(Millis::mins(minutes))
+    }
+
+    /// Hours.
+    #[must_use]
+    pub const fn hours(hours: u64) -> Self {
+        Self(Millis::mins(hours * 60))
+    }
+
+    /// As the standard library's type.
+    #[must_use]
+    pub const fn duration(self) -> std::time::Duration {
+        self.0.duration()
+    }
+}
+
+impl std::str::FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, unit) = text.split_at(digits);
+        let factor = match unit.trim() {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            _ => 0,
+        };
+        match number.parse::<u64>().ok().and_then(|n| n.checked_mul(factor)) {
+            Some(millis) if factor > 0 => Ok(Self(Millis(millis))),
+            _ if text == "0" => Ok(Self(Millis::ZERO)),
+            _ => Err(format!(
+                "`{text}` is not a duration: write a whole number and one of ms, s, m, h, d, as in `30s`"
+            )),
+        }
+    }
+}
+
+impl std::fmt::Display for Span {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let millis = self.0.0;
+        for (unit, factor) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)] {
+            if millis >= factor && millis.is_multiple_of(factor) {
+                return write!(f, "{}{unit}", millis / factor);
+            }
+        }
+        write!(f, "{millis}ms")
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// What the keeper needs to know besides agents and servers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// `[retry]`.
+    pub retry: Retry,
+    /// `[network]`.
+    pub network: Network,
+    /// `limits.max_message`, in bytes.
+    pub max_message: MaxMessage,
+}
+
+/// `limits.max_message`: the largest message that passes, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaxMessage(pub usize);
+
+impl Default for MaxMessage {
+    fn default() -> Self {
+        Self(64 << 20)
+    }
+}
+
+/// `[retry]`: the delays and limits of connections.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Retry {
+    /// The first delay after a failure.
+    pub first: Span,
+    /// The longest delay.
+    pub max: Span,
+    /// How long a TCP and TLS connection may take to open.
+    pub connect_timeout: Span,
+    /// How long the headers of an answer may take.
+    pub request_timeout: Span,
+    /// How long a streaming answer may be silent.
+    pub silence_timeout: Span,
+    /// How long a whole call may take, progress or not.
+    pub call_timeout: Span,
+    /// How many connections may be opened at a time.
+    pub concurrent_reconnects: u32,
+    /// How many lost sessions are mended at once per window.
+    pub session_rebuilds: u32,
+    /// The window.
+    pub session_rebuild_window: Span,
+    /// Fruitless resumes before a pending call is not observed.
+    pub resume_attempts: u32,
+    /// How long the GET stream may take to open.
+    pub stream_open_timeout: Span,
+    /// How long until a refused GET stream is asked for again.
+    pub stream_recheck: Span,
+    /// A consequential call never goes out on a connection idle for longer.
+    pub connection_max_idle: Span,
+    /// How often per hour a server may change its era.
+    pub era_switches: u32,
+    /// How long a server's question may wait for its agent.
+    pub input_wait: Span,
+    /// How long nothing may be heard before the server is asked; `0` for never.
+    pub health_every: Span,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            first: Span::secs(1),
+            max: Span::mins(5),
+            connect_timeout: Span::secs(10),
+            request_timeout: Span::secs(60),
+            silence_timeout: Span::mins(5),
+            call_timeout: Span::hours(1),
+            concurrent_reconnects: 8,
+            session_rebuilds: 5,
+            session_rebuild_window: Span::mins(1),
+            resume_attempts: 5,
+            stream_open_timeout: Span::secs(10),
+            stream_recheck: Span::mins(10),
+            connection_max_idle: Span::secs(5),
+            era_switches: 4,
+            input_wait: Span::mins(10),
+            health_every: Span::secs(60),
+        }
+    }
+}
+
+impl Retry {
+    /// For the connection machine.
+    #[must_use]
+    pub fn connection(&self) -> connection::Policy {
+        connection::Policy {
+            first: self.first.0,
+            max: self.max.0,
+            // A handshake asks at most three questions after it has dialled.
+            attempt_limit: Millis(self.connect_timeout.0.0 + 3 * self.request_timeout.0.0),
+            health_every: self.health_every.0,
+            stable_after: Millis((10 * self.first.0.0).max(1_000)),
+        }
+    }
+
+    /// For the session machine.
+    #[must_use]
+    pub fn session(&self) -> session::Policy {
+        session::Policy {
+            rebuilds: self.session_rebuilds,
+            window: self.session_rebuild_window.0,
+        }
+    }
+
+    /// For the stream machines.
+    #[must_use]
+    pub fn stream(&self) -> stream::Policy {
+        stream::Policy {
+            first: self.first.0,
+            max: self.max.0,
+            silence: self.silence_timeout.0,
+            resume_attempts: self.resume_attempts,
+            open_timeout: self.stream_open_timeout.0,
+            recheck: self.stream_recheck.0,
+        }
+    }
+}
+
+/// `[network]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Network {
+    /// Further trusted roots, as a PEM file. The path is absolute once the configuration is loaded.
+    pub ca_file: Option<PathBuf>,
+    /// An HTTP proxy for everything that is not on loopback; else the usual environment variables.
+    pub proxy: Option<Url>,
+    /// Fixed addresses for names.
+    pub resolve: BTreeMap<String, Resolve>,
+}
+
+/// A fixed address for a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Resolve {
+    /// Explicitly trusted.
+    Trusted(std::net::IpAddr),
+    /// Judged as a public name where `public` is set.
+    Judged {
+        /// The address.
+        address: std::net::IpAddr,
+        /// Whether discovery treats it as a public name.
+        #[serde(default)]
+        public: bool,
+    },
+}
+
+impl Resolve {
+    /// The address.
+    #[must_use]
+    pub const fn address(&self) -> std::net::IpAddr {
+        match self {
+            Self::Trusted(address) | Self::Judged { address, .. } => *address,
+        }
+    }
+}
+
+/// `[agents.NAME]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Agent {
+    /// The servers of this agent.
+    pub servers: Servers,
+    /// Whether merged tools are named `server__tool`.
+    pub prefix: bool,
+}
+
+impl Default for Agent {
+    fn default() -> Self {
+        Self {
+            servers: Servers::Some(Vec::new()),
+            prefix: true,
+        }
+    }
+}
+
+impl Agent {
+    /// An agent with these servers.
+    pub fn with_servers<'a>(servers: impl IntoIterator<Item = &'a str>) -> Self {
+        Self {
+            servers: Servers::Some(servers.into_iter().map(str::to_owned).collect()),
+            ..Self::default()
+        }
+    }
+}
+
+/// Which servers an agent has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Servers {
+    /// `"*"`: every server.
+    All(Star),
+    /// These.
+    Some(Vec<String>),
+}
+
+impl Servers {
+    /// Whether `server` is one of them.
+    #[must_use]
+    pub fn include(&self, server: &str) -> bool {
+        match self {
+            Self::All(_) => true,
+            Self::Some(names) => names.iter().any(|name| name == server),
+        }
+    }
+}
+
+/// The text `*`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Star {
+    /// `*`.
+    #[serde(rename = "*")]
+    Star,
+}
+
+/// `[servers.NAME]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// The MCP endpoint.
+    pub url: Url,
+    /// Headers on every request; values may hold `${vault:NAME}`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// Whether it is used at all.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+    /// Whether the server's own annotations decide what a tool's effect is.
+    #[serde(default)]
+    pub trust_annotations: bool,
+    /// Patterns of tools that agents may see.
+    #[serde(default = "everything")]
+    pub tools_allow: Vec<String>,
+    /// Patterns of tools that they may not; wins.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools_deny: Vec<String>,
+    /// One upstream session per agent conversation.
+    #[serde(default)]
+    pub isolate_sessions: bool,
+    /// Whether a load balancer's cookies are returned.
+    #[serde(default)]
+    pub cookies: bool,
+    /// Whether discovery may lead to private addresses or plain http.
+    #[serde(default)]
+    pub allow_private_network: bool,
+    /// The OAuth client, where it is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oauth: Option<Oauth>,
+    /// Policies of single tools.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tools: BTreeMap<String, Tool>,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+fn everything() -> Vec<String> {
+    vec!["*".into()]
+}
+
+impl Server {
+    /// A server at this address, everything else by default.
+    #[must_use]
+    pub fn at(url: Url) -> Self {
+        Self {
+            url,
+            headers: BTreeMap::new(),
+            enabled: true,
+            trust_annotations: false,
+            tools_allow: everything(),
+            tools_deny: Vec::new(),
+            isolate_sessions: false,
+            cookies: false,
+            allow_private_network: false,
+            oauth: None,
+            tools: BTreeMap::new(),
+        }
+    }
+
+    /// What a call of `tool` may do. A write unless the operator says otherwise (architecture, writes 13).
+    #[must_use]
+    pub fn effect(&self, tool: &str) -> Effect {
+        self.tools
+            .get(tool)
+            .map_or(Effect::Write, |policy| policy.effect)
+    }
+}
+
+/// `oauth = { … }` of a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Oauth {
+    /// The client id.
+    pub client_id: Option<String>,
+    /// The client secret; may be `${vault:NAME}`.
+    pub client_secret: Option<String>,
+    /// Scopes to ask for.
+    pub scopes: Vec<String>,
+    /// Further error codes with which this provider means "refused".
+    pub dead_codes: Vec<String>,
+}
+
+/// `[servers.NAME.tools.TOOL]`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tool {
+    /// Whether the tool can change anything.
+    pub effect: Effect,
+    /// Whether a lost read is asked again; `None` is yes.
+    pub reissue: Option<bool>,
+    /// What the upstream is told when a modern agent goes away.
+    pub on_disconnect: Option<OnDisconnect>,
+    /// `send`: no possible-repeat holding for this tool.
+    pub repeat: Option<Repeat>,
+    /// How the provider documents that a repeat is safe.
+    pub duplicate_key: Option<DuplicateKey>,
+    /// How the original operation can be looked up.
+    pub lookup: Option<Lookup>,
+}
+
+/// What the upstream is told when a modern agent goes away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDisconnect {
+    /// Nothing: the call is read to its end, so that its outcome is known.
+    Observe,
+    /// That the call is cancelled.
+    Cancel,
+}
+
+/// Whether possible repeats of a tool are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Repeat {
+    /// Held until the first one is settled.
+    Hold,
+    /// Sent.
+    Send,
+}
+
+/// How the provider documents that a repeat is safe.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DuplicateKey {
+    /// Where the key stands in the arguments (JSONPath).
+    pub argument: String,
+    /// How long the provider remembers it.
+    pub retention: Span,
+    /// What the key is scoped to.
+    #[serde(default)]
+    pub scope: Option<String>,
+    /// Whether concurrent repeats are handled as one.
+    #[serde(default)]
+    pub atomic: bool,
+    /// Whether the key is bound to the payload.
+    #[serde(default)]
+    pub payload_bound: bool,
+    /// Whether the key reaches the provider that acts.
+    #[serde(default)]
+    pub propagated: bool,
+    /// Whether we may make a key where the agent gave none.
+    #[serde(default)]
+    pub inject: bool,
+}
+
+/// How the original operation can be looked up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lookup {
+    /// A tool with `effect = "read"`.
+    pub tool: String,
+    /// Its arguments, from the record.
+    #[serde(default)]
+    pub arguments: BTreeMap<String, serde_json::Value>,
+    /// What selects the accepted record (JSONPath).
+    pub accepted: String,
+    /// What must be equal in it.
+    #[serde(default)]
+    pub must_equal: BTreeMap<String, String>,
+    /// Whether the absence of a record proves that nothing happened …
+    #[serde(default)]
+    pub absent_is_definitive: bool,
+    /// … and after how long.
+    #[serde(default)]
+    pub settle_after: Option<Span>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_read_and_written_alike() {
+        for text in ["500ms", "30s", "20m", "24h", "7d", "90s"] {
+            assert_eq!(text.parse::<Span>().map(|span| span.to_string()), Ok(text.to_owned()));
+        }
+        assert_eq!("0".parse::<Span>(), Ok(Span::default()));
+        assert!("soon".parse::<Span>().is_err());
+        assert!("99999999999999999999d".parse::<Span>().is_err());
+    }
+}

@@ -1,0 +1,122 @@
+//! The connection object: what `status --json`, the admin API and `_meta` show of one connection.
+
+use serde::{Deserialize, Serialize};
+use steadfast_core::now::Wall;
+use steadfast_core::{Deadline, Fault, Reason, connection};
+
+/// One connection, as people and agents see it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The agent.
+    pub agent: String,
+    /// The server.
+    pub server: String,
+    /// `connecting`, `connected`, `retrying`, `awaiting_sign_in`, `disabled`, `misconfigured`.
+    pub state: String,
+    /// Since when it has been in that state (RFC 3339).
+    pub since: String,
+    /// What is wrong, if anything.
+    pub fault: Option<FaultReport>,
+    /// What happens next; null where only a person can act, or nothing is planned.
+    pub next: Option<NextReport>,
+    /// The negotiated revision.
+    pub revision: Option<String>,
+    /// `legacy` or `modern`.
+    pub era: Option<String>,
+    /// How old the legacy session is, in seconds.
+    pub session_age_s: Option<u64>,
+    /// How many tools the server lists; null before the list was seen.
+    pub tools: Option<usize>,
+    /// When the server last answered anything.
+    pub last_answer_at: Option<String>,
+    /// What there is to say about the server's own stream, where it is not simply open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<String>,
+    /// The grant; `{"state":"none"}` while none is kept.
+    pub grant: GrantReport,
+    /// Where a person signs in, if that is needed.
+    pub sign_in_url: Option<String>,
+}
+
+/// `fault`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FaultReport {
+    /// `SF0021`.
+    pub code: String,
+    /// `timeout`.
+    pub kind: String,
+    /// One sentence.
+    pub message: String,
+    /// What to do.
+    pub hint: String,
+    /// Whether only a person can mend it.
+    pub person_needed: bool,
+}
+
+/// `next`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NextReport {
+    /// When (RFC 3339).
+    pub at: String,
+    /// `reconnect`, `reopen_stream`, `recheck`.
+    pub kind: String,
+    /// `reconnect, attempt 4`.
+    pub reason: String,
+}
+
+/// `grant`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantReport {
+    /// `none` until grants are kept.
+    pub state: String,
+}
+
+impl From<&Fault> for FaultReport {
+    fn from(fault: &Fault) -> Self {
+        let code = fault.kind.code();
+        Self {
+            code: code.to_string(),
+            kind: fault.kind.as_str().to_owned(),
+            message: fault.message.clone(),
+            hint: code.hint.to_owned(),
+            person_needed: fault.person_needed(),
+        }
+    }
+}
+
+/// RFC 3339 in UTC, to the millisecond.
+#[must_use]
+pub fn rfc3339(at: Wall) -> String {
+    jiff::Timestamp::from_millisecond(at.0)
+        .map_or_else(|_| String::from("1970-01-01T00:00:00Z"), |time| format!("{time:.3}"))
+}
+
+/// `next` for a deadline of the connection or of its stream. Health checks and limits are no news.
+#[must_use]
+pub fn next(deadline: Deadline, at: Wall, state: &connection::State) -> Option<NextReport> {
+    let (kind, reason) = match deadline.reason {
+        Reason::Reconnect => {
+            let tries = match state {
+                connection::State::Retrying { tries, .. } => tries + 1,
+                connection::State::Disabled
+                | connection::State::Misconfigured { .. }
+                | connection::State::Connecting { .. }
+                | connection::State::Connected { .. }
+                | connection::State::AwaitingSignIn { .. } => 1,
+            };
+            ("reconnect", format!("reconnect, attempt {tries}"))
+        }
+        Reason::ReopenStream => ("reopen_stream", "open the server's stream again".to_owned()),
+        Reason::RecheckStream => ("recheck", "ask again whether the server offers a stream".to_owned()),
+        Reason::AttemptLimit
+        | Reason::CheckHealth
+        | Reason::OpenLimit
+        | Reason::ResumeAnswer
+        | Reason::Silence => return None,
+    };
+    Some(NextReport {
+        at: rfc3339(at),
+        kind: kind.to_owned(),
+        reason,
+    })
+}
