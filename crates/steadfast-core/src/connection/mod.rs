@@ -59,6 +59,8 @@ pub enum State {
         tries: u32,
         /// When to ask whether the server still answers; `None` where health checks are off.
         health_due: Option<Mono>,
+        /// When it was last asked, so that many doubts make one question.
+        asked: Option<Mono>,
     },
     /// Waiting for the next attempt.
     Retrying {
@@ -85,14 +87,14 @@ pub enum Event {
     Disable,
     /// Its configuration cannot work.
     Misconfigure(Fault),
-    /// A person or an API asks for it now: beats every schedule, in every state but `disabled` and
-    /// `misconfigured` (architecture, grants 7).
+    /// A person or an API asks for it now: beats every schedule, in every state but `disabled`
+    /// (architecture, grants 7). From `misconfigured` it tries again: a redirect may be gone.
     Reload,
     /// A person signed in, or a credential changed.
     SignedIn,
     /// The machine slept: whatever is waiting is tried again, as one event for all.
     Woke,
-    /// An attempt succeeded.
+    /// An attempt succeeded. If it is stale, what it opened is closed again.
     Opened {
         /// Which.
         attempt: AttemptId,
@@ -106,7 +108,8 @@ pub enum Event {
         /// Why.
         fault: Fault,
     },
-    /// What was open turned out dead, or refused our session.
+    /// What was open turned out dead, or refused our session. No `Close` follows: the driver drops what
+    /// it holds of that opening, and [`crate::session`] deletes the old session when the next one opens.
     Lost {
         /// Which opening.
         generation: Generation,

@@ -148,3 +148,16 @@ pub struct Context<'a> {
 
 /// This machine's step.
 pub type Step = crate::step::Step<State, Fact, Action>;
+
+impl State {
+    /// As diagrams and logs write it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::None { .. } => "none",
+            Self::Open { .. } => "open",
+            Self::Rebuilding { .. } => "rebuilding",
+            Self::Unstable { .. } => "unstable",
+        }
+    }
+}

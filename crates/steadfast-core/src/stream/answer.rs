@@ -56,7 +56,7 @@ pub struct Memory {
     pub cursor: Option<EventCursor>,
     /// The server's `retry`, capped.
     pub retry: Option<Millis>,
-    /// Resumes in a row that brought no new event id.
+    /// Resumes in a row that brought no new event id, the one under way included.
     pub fruitless: u32,
     /// How it last broke.
     pub broke: Option<Break>,
@@ -100,7 +100,8 @@ pub enum Event {
         /// What the server asked for.
         retry_after: Option<Millis>,
     },
-    /// The session that the stream belongs to is gone.
+    /// The session that the stream belongs to is gone: it cannot be resumed. A stream that is still
+    /// being read may bring the answer all the same, and is read on (architecture, connections 9).
     SessionLost,
     /// The deadline has come.
     Due,
@@ -145,6 +146,20 @@ pub struct Context<'a> {
     pub attempt: AttemptId,
     /// The limits.
     pub policy: &'a Policy,
+}
+
+impl State {
+    /// As diagrams and logs write it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Reading { .. } => "reading",
+            Self::Waiting { .. } => "waiting",
+            Self::Resuming { .. } => "resuming",
+            Self::Answered => "answered",
+            Self::NotObserved { .. } => "not_observed",
+        }
+    }
 }
 
 /// This machine's step.

@@ -1,5 +1,8 @@
 //! The standalone GET stream of a legacy session: optional for the server, so losing it never takes
 //! the connection down, and asking for it must never become a hot loop (ST-02 to ST-04, ST-07, ST-08).
+//!
+//! An open stream has no deadline: it may be silent for days, and the health check of its connection
+//! watches the server.
 
 use serde::{Deserialize, Serialize};
 
@@ -71,6 +74,8 @@ pub struct Memory {
     /// The server answered with something that is no event stream: not asked again before this,
     /// in whatever session (ST-03).
     pub barred_until: Option<Mono>,
+    /// It was declined for the whole of the present session (405, or no event stream).
+    pub declined: bool,
 }
 
 /// At most this many openings …
@@ -110,7 +115,8 @@ pub enum Event {
         /// What the server asked for.
         retry_after: Option<Millis>,
     },
-    /// An event came. Its data may be empty, its id absent.
+    /// An event came. Its data may be empty, its id absent. A block that sets only `retry` is no event,
+    /// and does not make the stream fruitful.
     Received {
         /// The event's id.
         id: Option<EventCursor>,
@@ -165,6 +171,44 @@ pub struct Context<'a> {
     pub attempt: AttemptId,
     /// The limits.
     pub policy: &'a Policy,
+}
+
+impl State {
+    /// As diagrams and logs write it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Off(_) => "off",
+            Self::Opening { .. } => "opening",
+            Self::Open { .. } => "open",
+            Self::Waiting { .. } => "waiting",
+            Self::NotOffered { .. } => "not_offered",
+        }
+    }
+
+    /// What is remembered.
+    #[must_use]
+    pub const fn memory(&self) -> &Memory {
+        match self {
+            Self::Off(memory)
+            | Self::Opening { memory, .. }
+            | Self::Open { memory, .. }
+            | Self::Waiting { memory, .. }
+            | Self::NotOffered { memory, .. } => memory,
+        }
+    }
+}
+
+impl Memory {
+    /// After how long something in front of the server cuts a silent stream, where the last two times
+    /// agree within a tenth (ST-07).
+    #[must_use]
+    pub fn idle_cut(&self) -> Option<Millis> {
+        let [earlier, later] = self.lasted[..] else {
+            return None;
+        };
+        (earlier.0.abs_diff(later.0) <= earlier.0.max(later.0) / 10).then_some(later)
+    }
 }
 
 /// This machine's step.

@@ -7,7 +7,9 @@ pub mod listen;
 
 use serde::{Deserialize, Serialize};
 
-use crate::now::Millis;
+use crate::backoff;
+use crate::identity::EventCursor;
+use crate::now::{Jitter, Millis};
 
 /// How a stream ended without saying so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -38,6 +40,35 @@ impl Break {
 
 /// The longest `retry` that is honoured; a longer one counts as this (ST-06).
 pub const MAX_RETRY: Millis = Millis::mins(5);
+
+/// The shortest `retry` that is honoured: with `retry: 0` a server that closes at once would otherwise
+/// be asked in a hot loop.
+pub const MIN_RETRY: Millis = Millis(50);
+
+/// How long to wait before a stream is opened again. The server's `retry` is a lower bound ("the client
+/// MUST respect the retry attribute", 2025-11-25 transports, "Sending Messages to the Server"); both are
+/// doubled while openings bring nothing (`fruitless`, 1 for the first).
+fn pause(retry: Option<Millis>, fruitless: u32, policy: &Policy, jitter: Jitter) -> Millis {
+    match retry {
+        None => backoff::delay(policy.first, policy.max, fruitless, jitter),
+        Some(retry) => {
+            let longer = backoff::doubled(retry, policy.max, fruitless);
+            let wait = retry.max(longer);
+            Millis(wait.0 + jitter.of(Millis(wait.0 / 8)).0)
+        }
+    }
+}
+
+/// What is remembered of a `retry` field.
+fn honoured(retry: Millis) -> Millis {
+    retry.clamp(MIN_RETRY, MAX_RETRY)
+}
+
+/// What is remembered of an `id` field: an empty one takes the cursor back (HTML, "Server-sent
+/// events": with an empty last event id no Last-Event-ID is sent).
+fn cursor(id: EventCursor) -> Option<EventCursor> {
+    (!id.as_str().is_empty()).then_some(id)
+}
 
 /// The limits that an operator can set (`[retry]`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,405 @@
+//! The transitions of a connection, by family of events: wishes of people and of the operator, outcomes
+//! of attempts, and news about what is open.
+
+use super::{Action, Context, Event, Fact, Policy, State, Step};
+use crate::backoff;
+use crate::deadline::{Deadline, Reason};
+use crate::fault::{Fault, Kind, Verdict};
+use crate::identity::{AttemptId, Generation};
+use crate::now::{Millis, Mono};
+use crate::step::Outcome;
+
+/// Doubts that come closer together than this are one question to the server.
+const DOUBT_PAUSE: Millis = Millis::secs(1);
+
+/// Feeds one event.
+#[must_use]
+pub fn step(state: State, event: Event, cx: &Context<'_>) -> Step {
+    match event {
+        Event::Enable => {
+            let actions = leave(&state);
+            open(0, None, actions, "enabled, or configured anew", cx)
+        }
+        Event::Disable => disable(state, cx),
+        Event::Misconfigure(fault) => misconfigure(state, fault, cx),
+        Event::Reload => reload(state, cx),
+        Event::SignedIn => signed_in(state, cx),
+        Event::Woke => woke(state, cx),
+        Event::Opened {
+            attempt,
+            generation,
+        } => opened(state, attempt, generation, cx),
+        Event::Failed { attempt, fault } => failed(state, attempt, fault, cx),
+        Event::Lost { generation, fault } => lost(state, generation, fault, cx),
+        Event::Doubt { generation } => doubt(state, generation, cx),
+        Event::Due { last_answer } => due(state, last_answer, cx),
+    }
+}
+
+/// When to feed [`Event::Due`], and why. `None` only where a person must act, nothing is wanted, or
+/// health checks are off.
+#[must_use]
+pub fn deadline(state: &State, policy: &Policy) -> Option<Deadline> {
+    let (at, reason) = match state {
+        State::Disabled | State::Misconfigured { .. } | State::AwaitingSignIn { .. } => None,
+        State::Connecting { since, .. } => {
+            Some((*since + policy.attempt_limit, Reason::AttemptLimit))
+        }
+        State::Connected { health_due, .. } => health_due.map(|at| (at, Reason::CheckHealth)),
+        State::Retrying { due, .. } => Some((*due, Reason::Reconnect)),
+    }?;
+    Some(Deadline { at, reason })
+}
+
+/// Folds one recorded fact: it carries the whole state that was entered.
+#[must_use]
+pub fn replay(_state: State, fact: &Fact) -> State {
+    fact.state.clone()
+}
+
+// Wishes.
+
+fn disable(state: State, cx: &Context<'_>) -> Step {
+    if state == State::Disabled {
+        return ignored(state, "it is disabled already", cx);
+    }
+    let actions = leave(&state);
+    enter(State::Disabled, actions, "disabled", cx)
+}
+
+fn misconfigure(state: State, fault: Fault, cx: &Context<'_>) -> Step {
+    let actions = leave(&state);
+    let misconfigured = State::Misconfigured { fault };
+    if state == misconfigured {
+        return ignored(state, "nothing changed in the configuration", cx);
+    }
+    enter(misconfigured, actions, "the configuration cannot work", cx)
+}
+
+fn reload(state: State, cx: &Context<'_>) -> Step {
+    let actions = leave(&state);
+    let (tries, fault) = match state {
+        State::Disabled => return ignored(state, "it is disabled", cx),
+        State::Misconfigured { fault } | State::AwaitingSignIn { fault } => (0, Some(fault)),
+        State::Connecting { tries, fault, .. } => (tries, fault),
+        State::Connected { since, tries, .. } => (unforgiven(tries, since, cx), None),
+        State::Retrying { fault, tries, .. } => (tries, Some(fault)),
+    };
+    open(tries, fault, actions, "reload was asked for", cx)
+}
+
+fn signed_in(state: State, cx: &Context<'_>) -> Step {
+    let actions = leave(&state);
+    match state {
+        State::Disabled => ignored(state, "it is disabled", cx),
+        State::Misconfigured { .. } => {
+            ignored(state, "a credential does not mend the configuration", cx)
+        }
+        State::Connecting { .. }
+        | State::Connected { .. }
+        | State::Retrying { .. }
+        | State::AwaitingSignIn { .. } => open(0, None, actions, "the credential changed", cx),
+    }
+}
+
+/// Sockets rarely survive a sleep, and the backoff was counted for a server that could be reached.
+fn woke(state: State, cx: &Context<'_>) -> Step {
+    let actions = leave(&state);
+    match state {
+        State::Disabled | State::Misconfigured { .. } | State::AwaitingSignIn { .. } => {
+            ignored(state, "nothing is waited for", cx)
+        }
+        State::Connecting { tries, fault, .. } => {
+            open(tries, fault, actions, "the machine slept", cx)
+        }
+        State::Connected { .. } => check_health(state, "the machine slept", cx),
+        State::Retrying { ref fault, .. } if fault.retry_after.is_some() => {
+            // `due` counts the time asleep: what the server asked for still stands.
+            ignored(state, "the server asked to wait", cx)
+        }
+        State::Retrying { fault, tries, due } => {
+            let now = cx.now.mono;
+            let soon = now + cx.jitter.of(cx.policy.first);
+            let due = if due > now { due.min(soon) } else { soon };
+            let state = State::Retrying { fault, tries, due };
+            enter(state, Vec::new(), "the machine slept", cx)
+        }
+    }
+}
+
+// Outcomes of attempts.
+
+fn opened(state: State, attempt: AttemptId, generation: Generation, cx: &Context<'_>) -> Step {
+    match state {
+        State::Connecting {
+            attempt: present,
+            tries,
+            ..
+        } if present == attempt => {
+            let now = cx.now.mono;
+            let state = State::Connected {
+                generation,
+                since: now,
+                tries,
+                health_due: health_due(now, cx.policy),
+                asked: None,
+            };
+            enter(state, Vec::new(), "opened", cx)
+        }
+        State::Connected {
+            generation: present,
+            ..
+        } if present == generation => ignored(state, "this opening is known", cx),
+        State::Disabled
+        | State::Misconfigured { .. }
+        | State::Connecting { .. }
+        | State::Connected { .. }
+        | State::Retrying { .. }
+        | State::AwaitingSignIn { .. } => Step {
+            // It opened while it was being abandoned: its session must not stay behind (OP-06).
+            actions: vec![Action::Close { generation }],
+            ..ignored(state, "an attempt that was abandoned", cx)
+        },
+    }
+}
+
+fn failed(state: State, attempt: AttemptId, fault: Fault, cx: &Context<'_>) -> Step {
+    let State::Connecting {
+        attempt: present,
+        tries,
+        ..
+    } = state
+    else {
+        return ignored(state, "no attempt is under way", cx);
+    };
+    if present != attempt {
+        return ignored(state, "an attempt that was abandoned", cx);
+    }
+    let reason = format!("attempt failed: {}", fault.kind.as_str());
+    settle(fault, tries.saturating_add(1), Vec::new(), reason, cx)
+}
+
+// News about what is open.
+
+fn lost(state: State, generation: Generation, fault: Fault, cx: &Context<'_>) -> Step {
+    let State::Connected {
+        generation: present,
+        since,
+        tries,
+        ..
+    } = state
+    else {
+        return ignored(state, "nothing is open", cx);
+    };
+    if present != generation {
+        return ignored(state, "an older opening", cx);
+    }
+    let reason = format!("lost: {}", fault.kind.as_str());
+    let stable = is_stable(since, cx);
+    let tries = if stable { 0 } else { tries.saturating_add(1) };
+    // A session is rebuilt at once: how often is limited by the session machine, whose
+    // `unstable_sessions` carries the wait. A connection that had held is opened again at once, so
+    // that waiting calls can wait for it. One that accepts and drops is not (OP-03).
+    let at_once = stable || fault.kind == Kind::SessionLost;
+    if at_once && fault.retry_after.is_none() && !fault.person_needed() {
+        return open(tries, Some(fault), Vec::new(), reason, cx);
+    }
+    settle(fault, tries.max(1), Vec::new(), reason, cx)
+}
+
+fn doubt(state: State, generation: Generation, cx: &Context<'_>) -> Step {
+    let State::Connected {
+        generation: present,
+        ..
+    } = state
+    else {
+        return ignored(state, "nothing is open", cx);
+    };
+    if present != generation {
+        return ignored(state, "an older opening", cx);
+    }
+    check_health(state, "asked whether the server still answers", cx)
+}
+
+fn due(state: State, last_answer: Option<Mono>, cx: &Context<'_>) -> Step {
+    let now = cx.now.mono;
+    if deadline(&state, cx.policy).is_none_or(|deadline| now < deadline.at) {
+        return ignored(state, "nothing is due", cx);
+    }
+    match state {
+        State::Disabled | State::Misconfigured { .. } | State::AwaitingSignIn { .. } => {
+            ignored(state, "nothing is due", cx)
+        }
+        State::Connecting { attempt, tries, .. } => {
+            let limit = cx.policy.attempt_limit.0;
+            let fault = Fault::new(Kind::Timeout, format!("not open after {limit} ms"));
+            let actions = vec![Action::Abandon { attempt }];
+            let reason = "the attempt took too long";
+            settle(fault, tries.saturating_add(1), actions, reason, cx)
+        }
+        State::Connected {
+            generation,
+            since,
+            tries,
+            asked,
+            ..
+        } => {
+            let heard = last_answer.and_then(|at| health_due(at, cx.policy));
+            let Some(next) = heard.filter(|next| *next > now) else {
+                return check_health(state, "nothing was heard for a while", cx);
+            };
+            let state = State::Connected {
+                generation,
+                since,
+                tries,
+                health_due: Some(next),
+                asked,
+            };
+            enter(state, Vec::new(), "the server has answered", cx)
+        }
+        State::Retrying { fault, tries, .. } => {
+            open(tries, Some(fault), Vec::new(), "the delay is over", cx)
+        }
+    }
+}
+
+/// Asks the server whether it still answers, unless it was asked a moment ago.
+fn check_health(state: State, reason: &str, cx: &Context<'_>) -> Step {
+    let State::Connected {
+        generation,
+        since,
+        tries,
+        asked,
+        ..
+    } = state
+    else {
+        return ignored(state, "nothing is open", cx);
+    };
+    let now = cx.now.mono;
+    if asked.is_some_and(|asked| now.since(asked) < DOUBT_PAUSE) {
+        return ignored(state, "it was asked a moment ago", cx);
+    }
+    let state = State::Connected {
+        generation,
+        since,
+        tries,
+        health_due: health_due(now, cx.policy),
+        asked: Some(now),
+    };
+    enter(state, vec![Action::CheckHealth { generation }], reason, cx)
+}
+
+// Where a fault leads, by its verdict.
+
+fn settle(
+    fault: Fault,
+    tries: u32,
+    actions: Vec<Action>,
+    reason: impl Into<String>,
+    cx: &Context<'_>,
+) -> Step {
+    let state = match fault.verdict() {
+        Verdict::Person => wait_for_person(fault),
+        Verdict::RetryAfter | Verdict::Rediscover | Verdict::OurBug => {
+            let Policy { first, max, .. } = *cx.policy;
+            let delay = backoff::delay(first, max, tries, cx.jitter);
+            let delay = backoff::honour(delay, fault.retry_after, first, cx.jitter);
+            State::Retrying {
+                fault,
+                tries,
+                due: cx.now.mono + delay,
+            }
+        }
+    };
+    enter(state, actions, reason, cx)
+}
+
+fn wait_for_person(fault: Fault) -> State {
+    match fault.kind {
+        Kind::SignInRequired | Kind::ScopeInsufficient => State::AwaitingSignIn { fault },
+        // Of the others only the configuration itself is for a person, and a redirect that names the
+        // url to configure.
+        Kind::Misconfigured
+        | Kind::Redirected
+        | Kind::Timeout
+        | Kind::Network
+        | Kind::Tls
+        | Kind::ServerError
+        | Kind::RateLimited
+        | Kind::SessionLost
+        | Kind::UnstableSessions
+        | Kind::ProtocolMismatch
+        | Kind::NotAnMcpAnswer
+        | Kind::Forbidden => State::Misconfigured { fault },
+    }
+}
+
+/// What must be done to leave a state whatever comes next.
+fn leave(state: &State) -> Vec<Action> {
+    match state {
+        State::Disabled
+        | State::Misconfigured { .. }
+        | State::Retrying { .. }
+        | State::AwaitingSignIn { .. } => Vec::new(),
+        State::Connecting { attempt, .. } => vec![Action::Abandon { attempt: *attempt }],
+        State::Connected { generation, .. } => vec![Action::Close {
+            generation: *generation,
+        }],
+    }
+}
+
+fn open(
+    tries: u32,
+    fault: Option<Fault>,
+    mut actions: Vec<Action>,
+    reason: impl Into<String>,
+    cx: &Context<'_>,
+) -> Step {
+    let attempt = cx.attempt;
+    actions.push(Action::Open { attempt });
+    let state = State::Connecting {
+        attempt,
+        tries,
+        since: cx.now.mono,
+        fault,
+    };
+    enter(state, actions, reason, cx)
+}
+
+fn is_stable(since: Mono, cx: &Context<'_>) -> bool {
+    cx.now.mono.since(since) >= cx.policy.stable_after
+}
+
+/// The failures before an opening that still count.
+fn unforgiven(tries: u32, since: Mono, cx: &Context<'_>) -> u32 {
+    if is_stable(since, cx) { 0 } else { tries }
+}
+
+fn health_due(heard: Mono, policy: &Policy) -> Option<Mono> {
+    (policy.health_every > Millis::ZERO).then(|| heard + policy.health_every)
+}
+
+fn enter(state: State, actions: Vec<Action>, reason: impl Into<String>, cx: &Context<'_>) -> Step {
+    let fact = Fact {
+        at: cx.now.wall,
+        state: state.clone(),
+        reason: reason.into(),
+    };
+    Step {
+        deadline: deadline(&state, cx.policy),
+        state,
+        facts: vec![fact],
+        actions,
+        outcome: Outcome::Used,
+    }
+}
+
+fn ignored(state: State, why: &'static str, cx: &Context<'_>) -> Step {
+    Step {
+        deadline: deadline(&state, cx.policy),
+        state,
+        facts: Vec::new(),
+        actions: Vec::new(),
+        outcome: Outcome::Ignored { why },
+    }
+}
