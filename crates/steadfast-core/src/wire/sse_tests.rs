@@ -111,10 +111,10 @@ fn all_line_ends_give_the_same_events_at_every_cut() {
 
 #[test]
 fn priming_events_in_all_shapes() {
-    let primed = event(Some("1"), Some(""));
-    assert_eq!(decode_all(b"id: 1\ndata:\n\n"), [primed.clone()]);
-    assert_eq!(decode_all(b"id: 1\ndata\n\n"), [primed.clone()]);
-    assert_eq!(decode_all(b"data:\nid: 1\n\n"), [primed]);
+    let primed = [event(Some("1"), Some(""))];
+    assert_eq!(decode_all(b"id: 1\ndata:\n\n"), primed);
+    assert_eq!(decode_all(b"id: 1\ndata\n\n"), primed);
+    assert_eq!(decode_all(b"data:\nid: 1\n\n"), primed);
     assert_eq!(decode_all(b"id: 2\n\n"), [event(Some("2"), None)]);
     let retry = Event {
         retry: Some(10),
@@ -172,12 +172,12 @@ fn fields_that_do_not_count_are_ignored() {
 
 #[test]
 fn a_byte_order_mark_counts_only_at_the_start() {
-    let x = event(None, Some("x"));
-    assert_eq!(decode_all(b"\xef\xbb\xbfdata: x\n\n"), [x.clone()]);
+    let x = [event(None, Some("x"))];
+    assert_eq!(decode_all(b"\xef\xbb\xbfdata: x\n\n"), x);
     assert_eq!(decode_all(b"\xef\xbb\xbf: hello\n\n"), [Item::Comment]);
     assert_eq!(decode_all(b"\xef\xbb\xbf\xef\xbb\xbfdata: x\n\n"), []);
     assert_eq!(decode_all(b"\n\xef\xbb\xbfdata: x\n\n"), []);
-    assert_eq!(decode_all(b"\xef\xbb\xbf\ndata: x\n\n"), [x]);
+    assert_eq!(decode_all(b"\xef\xbb\xbf\ndata: x\n\n"), x);
 }
 
 #[test]
