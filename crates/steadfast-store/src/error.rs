@@ -24,6 +24,8 @@ pub enum Problem {
     Newer,
     /// The same key belongs to another agent already.
     Conflict,
+    /// The disk did not say whether it keeps a change.
+    Unconfirmed,
     /// It has been closed.
     Closed,
 }
@@ -33,9 +35,12 @@ impl Problem {
     #[must_use]
     pub const fn code(self) -> Code {
         match self {
-            Self::Io | Self::Locked | Self::Full | Self::ReadOnly | Self::Closed => {
-                code::STORE_UNAVAILABLE
-            }
+            Self::Io
+            | Self::Locked
+            | Self::Full
+            | Self::ReadOnly
+            | Self::Unconfirmed
+            | Self::Closed => code::STORE_UNAVAILABLE,
             Self::Foreign | Self::Damaged | Self::Newer => code::STORE_DAMAGED,
             Self::Conflict => code::CONFLICT,
         }
@@ -65,6 +70,9 @@ impl Problem {
                 "Nothing was changed. Use the newer version of Steadfast, or restore the file from a backup of before the upgrade."
             }
             Self::Conflict => "Nothing was changed. Make a new key for one of the two agents.",
+            Self::Unconfirmed => {
+                "Check the disk. The change may or may not be there after a loss of power."
+            }
             Self::Closed => "Steadfast is shutting down; start it again.",
         }
     }

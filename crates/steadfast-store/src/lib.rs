@@ -3,10 +3,11 @@
 //!
 //! [`Records`] says what a backend can do and what it promises; every backend passes the same
 //! suite (`suite`). A write that has returned `Ok` survives a kill of the process and a loss
-//! of power. An error has changed nothing.
+//! of power.
 //!
 //! | backend | for |
 //! | --- | --- |
+//! | [`SqliteRecords`] | one machine; several processes may share a data directory |
 //! | [`MemoryRecords`] | tests |
 //!
 //! `schema.md` in this crate describes the tables.
@@ -16,9 +17,14 @@ pub mod keys;
 pub mod memory;
 pub mod model;
 pub mod records;
+pub mod sqlite;
+#[cfg(any(test, feature = "suite"))]
+pub mod suite;
+mod versioned;
 
 pub use error::{Error, Problem};
 pub use keys::{AgentKey, IdHash, KeyHash, hash_id, make_key};
 pub use memory::MemoryRecords;
 pub use model::{AgentRecord, AgentSessionRecord, ServerRecord, SessionRecord, Source, Transition};
 pub use records::{Records, SharedRecords};
+pub use sqlite::{SqliteOptions, SqliteRecords};

@@ -261,3 +261,17 @@ impl Records for MemoryRecords {
         self.0.lock().closed = true;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::SharedRecords;
+
+    async fn fresh() -> (SharedRecords, ()) {
+        (Arc::new(MemoryRecords::new()), ())
+    }
+
+    crate::instantiate!(fresh);
+}

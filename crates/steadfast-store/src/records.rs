@@ -17,8 +17,9 @@ pub type SharedRecords = Arc<dyn Records>;
 /// What is kept about agents, servers and their connections.
 ///
 /// - A write that returned `Ok` is durable, and every later read sees it.
-/// - A write that returned an error has changed nothing. So has a write whose caller went away
-///   before it began; one that had begun is completed.
+/// - A write that returned an error has changed nothing, unless the error is
+///   [`Problem::Unconfirmed`](crate::Problem::Unconfirmed). Nor has a write whose caller went away
+///   before it began; one that has begun is completed.
 /// - Lists are in the order of their names, byte by byte, unless a method says otherwise.
 #[async_trait]
 pub trait Records: Send + Sync + fmt::Debug {

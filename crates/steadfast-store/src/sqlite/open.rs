@@ -1,0 +1,205 @@
+//! Opening: look, make if there is nothing, check without changing anything, migrate, then start.
+
+use std::path::Path;
+use std::time::Instant;
+
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
+};
+use sqlx::{ConnectOptions as _, Connection as _};
+
+use super::fault::{self, Place};
+use super::file::{self, Found};
+use super::writer::Writer;
+use super::{SqliteOptions, SqliteRecords};
+use crate::error::{Error, Problem};
+
+static MIGRATOR: Migrator = sqlx::migrate!();
+
+/// Marks a database as ours (sqlite.org/fileformat.html, section 1.3.18): "STFD".
+const APPLICATION_ID: i32 = 0x5354_4644;
+
+/// How many instructions of SQLite's machine run between two looks at the clock.
+const CHECK_STRIDE: i32 = 10_000;
+
+/// How large the write-ahead log may stay after a checkpoint, in bytes.
+const LOG_SIZE: &str = "67108864";
+
+pub(super) async fn open(path: &Path, options: SqliteOptions) -> Result<SqliteRecords, Error> {
+    let path = std::path::absolute(path)
+        .map_err(|error| Place::of(path).io("it is not a path", &error))?;
+    let place = Place::of(&path);
+    if matches!(file::look(&path, &place)?, Found::Nothing) {
+        file::make_folder(file::folder_of(&path), &place)?;
+        create(&path, options, &place).await?;
+    }
+
+    let checking = connect(&read_only(&path, options), &place).await?;
+    let checking = check(checking, options, &place).await?;
+    file::tighten(&path);
+    let writing = writing(&path, options);
+    let mut db = connect(&writing, &place).await?;
+    migrate(&mut db, &place).await?;
+    // Only now: the last connection that closes would try to move the log into the database.
+    checking
+        .close()
+        .await
+        .map_err(|error| fault::classify(&place, &error))?;
+
+    let readers = SqlitePoolOptions::new()
+        .max_connections(options.readers.max(1))
+        .acquire_timeout(options.busy_timeout)
+        .connect_lazy_with(base(&path, options).pragma("query_only", "ON"));
+    Ok(SqliteRecords {
+        writer: Writer::start(db, writing, place.clone()),
+        readers,
+        place,
+    })
+}
+
+fn base(path: &Path, options: SqliteOptions) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(false)
+        .foreign_keys(true)
+        .busy_timeout(options.busy_timeout)
+        .disable_statement_logging()
+}
+
+fn read_only(path: &Path, options: SqliteOptions) -> SqliteConnectOptions {
+    base(path, options).read_only(true)
+}
+
+fn writing(path: &Path, options: SqliteOptions) -> SqliteConnectOptions {
+    base(path, options)
+        .journal_mode(SqliteJournalMode::Wal)
+        // A commit is on disk when it returns; NORMAL would lose the last ones with the power.
+        .synchronous(SqliteSynchronous::Full)
+        // Where a plain fsync stops at the drive's cache (macOS).
+        .pragma("fullfsync", "ON")
+        .pragma("journal_size_limit", LOG_SIZE)
+}
+
+async fn connect(options: &SqliteConnectOptions, place: &Place) -> Result<SqliteConnection, Error> {
+    options
+        .connect()
+        .await
+        .map_err(|error| fault::classify(place, &error))
+}
+
+/// Makes a complete database under another name and then gives it its own. A process that dies meanwhile
+/// leaves no half of one, so that an empty file always means damage; and two processes that start
+/// together agree on one.
+async fn create(path: &Path, options: SqliteOptions, place: &Place) -> Result<(), Error> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random)
+        .map_err(|error| place.error(Problem::Io, format!("no random numbers: {error}")))?;
+    let name = format!(".{:016x}.new", u64::from_le_bytes(random));
+    let draft = file::beside(path, &name);
+    file::make_private(&draft, place)?;
+    let made = fill_draft(&draft, options, place)
+        .await
+        .and_then(|()| file::publish(&draft, path, place));
+    file::remove_draft(&draft);
+    made
+}
+
+async fn fill_draft(draft: &Path, options: SqliteOptions, place: &Place) -> Result<(), Error> {
+    let options = writing(draft, options).pragma("application_id", APPLICATION_ID.to_string());
+    let mut db = connect(&options, place).await?;
+    migrate(&mut db, place).await?;
+    db.close()
+        .await
+        .map_err(|error| fault::classify(place, &error))
+}
+
+/// Whether the database is ours, of a version that we know, and whole.
+async fn check(
+    mut db: SqliteConnection,
+    options: SqliteOptions,
+    place: &Place,
+) -> Result<SqliteConnection, Error> {
+    let failed = |error: sqlx::Error| fault::classify(place, &error);
+    let id: i32 = sqlx::query_scalar("PRAGMA application_id")
+        .fetch_one(&mut db)
+        .await
+        .map_err(failed)?;
+    if id != APPLICATION_ID {
+        return Err(place.error(
+            Problem::Foreign,
+            "the file is an SQLite database of another program",
+        ));
+    }
+    let newest: Option<i64> = sqlx::query_scalar("SELECT max(version) FROM _sqlx_migrations")
+        .fetch_one(&mut db)
+        .await
+        .map_err(failed)?;
+    let known = MIGRATOR.iter().map(|migration| migration.version).max();
+    if newest > known {
+        return Err(newer(place, newest.unwrap_or_default()));
+    }
+    quick_check(&mut db, options, place).await?;
+    Ok(db)
+}
+
+fn newer(place: &Place, version: i64) -> Error {
+    place.error(
+        Problem::Newer,
+        format!("its schema has version {version}, which this version of Steadfast does not know"),
+    )
+}
+
+async fn quick_check(
+    db: &mut SqliteConnection,
+    options: SqliteOptions,
+    place: &Place,
+) -> Result<(), Error> {
+    let failed = |error: sqlx::Error| fault::classify(place, &error);
+    let deadline = Instant::now() + options.check_time;
+    db.lock_handle()
+        .await
+        .map_err(failed)?
+        .set_progress_handler(CHECK_STRIDE, move || Instant::now() < deadline);
+    let verdict: sqlx::Result<String> = sqlx::query_scalar("PRAGMA quick_check(1)")
+        .fetch_one(&mut *db)
+        .await;
+    db.lock_handle()
+        .await
+        .map_err(failed)?
+        .remove_progress_handler();
+    match verdict {
+        Ok(verdict) if verdict == "ok" => Ok(()),
+        Ok(verdict) => Err(place.error(
+            Problem::Damaged,
+            format!("SQLite's check of it says: {verdict}"),
+        )),
+        Err(error) if fault::interrupted(&error) => {
+            tracing::info!("the store is large; its check at start was cut short");
+            Ok(())
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Brings the schema up to date, in one transaction: all of it, or nothing. It takes the lock also when
+/// there is nothing to do, and so finds out at start that the file cannot be written.
+async fn migrate(db: &mut SqliteConnection, place: &Place) -> Result<(), Error> {
+    let failed = |error: sqlx::Error| fault::classify(place, &error);
+    let mut transaction = db.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+    MIGRATOR
+        .run(&mut *transaction)
+        .await
+        .map_err(|error| match error {
+            MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
+                fault::classify(place, &error)
+            }
+            MigrateError::VersionMissing(version) => newer(place, version),
+            MigrateError::VersionMismatch(version) => place.error(
+                Problem::Newer,
+                format!("its schema version {version} is another than ours"),
+            ),
+            other => place.error(Problem::Damaged, other.to_string()),
+        })?;
+    transaction.commit().await.map_err(failed)
+}

@@ -1,0 +1,197 @@
+//! From rows to records. A row that cannot be understood is an error, never a row less.
+
+use serde::de::DeserializeOwned;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Decode, Row as _, Sqlite, Type};
+use steadfast_core::connection::handshake::Known;
+use steadfast_core::{AgentName, Revision, ServerName, SessionId, Wall};
+
+use super::fault::{self, Place};
+use crate::error::{Error, Problem};
+use crate::keys::KeyHash;
+use crate::model::{
+    AgentRecord, AgentSessionRecord, ServerRecord, SessionRecord, Source, Transition,
+};
+use crate::versioned;
+
+/// What is stored as a row of a table.
+pub(super) trait Stored: Sized {
+    const TABLE: &'static str;
+
+    fn read(row: &Reader<'_>) -> Result<Self, Error>;
+}
+
+/// A row with the names that an error needs.
+pub(super) struct Reader<'r> {
+    row: &'r SqliteRow,
+    table: &'static str,
+    place: &'r Place,
+}
+
+/// Reads a row.
+pub(super) fn read<T: Stored>(row: &SqliteRow, place: &Place) -> Result<T, Error> {
+    T::read(&Reader {
+        row,
+        table: T::TABLE,
+        place,
+    })
+}
+
+impl<'r> Reader<'r> {
+    fn get<T>(&self, column: &'static str) -> Result<T, Error>
+    where
+        T: Decode<'r, Sqlite> + Type<Sqlite>,
+    {
+        self.row
+            .try_get(column)
+            .map_err(|error| fault::classify(self.place, &error))
+    }
+
+    fn unreadable(&self, problem: Problem, column: &str) -> Error {
+        self.place.error(
+            problem,
+            format!(
+                "column {column} of table {} holds what cannot be understood",
+                self.table
+            ),
+        )
+    }
+
+    fn json<T: DeserializeOwned>(&self, column: &'static str) -> Result<T, Error> {
+        versioned::decode(self.get(column)?).map_err(|problem| self.unreadable(problem, column))
+    }
+
+    fn hash(&self, column: &'static str) -> Result<Option<[u8; 32]>, Error> {
+        let bytes: Option<&[u8]> = self.get(column)?;
+        bytes
+            .map(<[u8; 32]>::try_from)
+            .transpose()
+            .map_err(|_| self.unreadable(Problem::Damaged, column))
+    }
+
+    fn source(&self) -> Result<Source, Error> {
+        match self.get("source")? {
+            "file" => Ok(Source::File),
+            "admin" => Ok(Source::Admin),
+            _ => Err(self.unreadable(Problem::Damaged, "source")),
+        }
+    }
+
+    fn revision(&self) -> Result<Revision, Error> {
+        // A revision that we do not speak was written by a version that does.
+        Revision::parse(self.get("revision")?)
+            .ok_or_else(|| self.unreadable(Problem::Newer, "revision"))
+    }
+
+    fn wall(&self, column: &'static str) -> Result<Wall, Error> {
+        self.get(column).map(Wall)
+    }
+
+    fn agent_name(&self, column: &'static str) -> Result<AgentName, Error> {
+        self.get::<&str>(column).map(AgentName::from)
+    }
+
+    fn server_name(&self, column: &'static str) -> Result<ServerName, Error> {
+        self.get::<&str>(column).map(ServerName::from)
+    }
+}
+
+impl Stored for AgentRecord {
+    const TABLE: &'static str = "agents";
+
+    fn read(row: &Reader<'_>) -> Result<Self, Error> {
+        Ok(Self {
+            name: row.agent_name("name")?,
+            config: row.json("config")?,
+            source: row.source()?,
+            key: row.hash("key_hash")?.map(KeyHash),
+            created_at: row.wall("created_at")?,
+        })
+    }
+}
+
+impl Stored for ServerRecord {
+    const TABLE: &'static str = "servers";
+
+    fn read(row: &Reader<'_>) -> Result<Self, Error> {
+        Ok(Self {
+            name: row.server_name("name")?,
+            config: row.json("config")?,
+            source: row.source()?,
+        })
+    }
+}
+
+impl Stored for Known {
+    const TABLE: &'static str = "eras";
+
+    fn read(row: &Reader<'_>) -> Result<Self, Error> {
+        row.json("known")
+    }
+}
+
+impl Stored for SessionRecord {
+    const TABLE: &'static str = "sessions";
+
+    fn read(row: &Reader<'_>) -> Result<Self, Error> {
+        Ok(Self {
+            agent: row.agent_name("agent")?,
+            server: row.server_name("server")?,
+            address: row.get("address")?,
+            id: row.get::<Option<&str>>("id")?.map(SessionId::from),
+            revision: row.revision()?,
+            initialize_result: row.get("initialize_result")?,
+            opened_at: row.wall("opened_at")?,
+            state: row.json("state")?,
+        })
+    }
+}
+
+impl Stored for Transition {
+    const TABLE: &'static str = "history";
+
+    fn read(row: &Reader<'_>) -> Result<Self, Error> {
+        let fault: Option<&str> = row.get("fault")?;
+        Ok(Self {
+            at: row.wall("at")?,
+            agent: row.agent_name("agent")?,
+            server: row.server_name("server")?,
+            from: row.get("from_state")?,
+            to: row.get("to_state")?,
+            fault: fault.map(|_| row.json("fault")).transpose()?,
+            reason: row.get("reason")?,
+        })
+    }
+}
+
+impl Stored for AgentSessionRecord {
+    const TABLE: &'static str = "agent_sessions";
+
+    fn read(row: &Reader<'_>) -> Result<Self, Error> {
+        Ok(Self {
+            id_hash: row
+                .hash("id_hash")?
+                .ok_or_else(|| row.unreadable(Problem::Damaged, "id_hash"))?,
+            agent: row.agent_name("agent")?,
+            server: row.get::<Option<&str>>("server")?.map(ServerName::from),
+            revision: row.revision()?,
+            client_info: row.get("client_info")?,
+            capabilities: row.get("capabilities")?,
+            log_level: row.get("log_level")?,
+            subscriptions: row.json("subscriptions")?,
+            opened_at: row.wall("opened_at")?,
+            used_at: row.wall("used_at")?,
+        })
+    }
+}
+
+/// The value of a setting.
+pub(super) struct Meta(pub(super) String);
+
+impl Stored for Meta {
+    const TABLE: &'static str = "meta";
+
+    fn read(row: &Reader<'_>) -> Result<Self, Error> {
+        row.get("value").map(Self)
+    }
+}
