@@ -107,7 +107,9 @@ pub(crate) fn peers() -> Outcome<Peers> {
 
 fn javascript(conformance: &Path) -> Outcome<String> {
     let modules = conformance.join("node_modules");
-    let node = modules.join("node/bin/node");
+    // The lock file pins Node's own builds, one for each platform: no install script has to run, which
+    // npm leaves out from version 11 on.
+    let node = modules.join(".bin/node");
     let stamp = Stamp::new(&modules, &conformance.join("package-lock.json"));
     if stamp.is_current()
         && let Some(version) = version(&node)
@@ -118,16 +120,8 @@ fn javascript(conformance: &Path) -> Outcome<String> {
         "npm ci",
         command("npm", &["ci", "--no-audit", "--no-fund"]).current_dir(conformance),
     )?;
-    // The `node` package is only an installer: its script fetches the build for this machine. From
-    // version 11 on npm may leave such scripts out until somebody approves them, so it is run here.
-    if version(&node).is_none() {
-        step(
-            "install Node",
-            command("node", &["installArchSpecificPackage"]).current_dir(modules.join("node")),
-        )?;
-    }
     let version = version(&node)
-        .ok_or_else(|| Failure::new("npm's `node` package brought no Node for this machine"))?;
+        .ok_or_else(|| Failure::new("the lock file has no Node for this machine"))?;
     if major(&version).is_none_or(|major| major < OLDEST_NODE) {
         return Err(Failure::new(format!(
             "the conformance suite needs Node {OLDEST_NODE} or newer, and the lock file brought {version}"
