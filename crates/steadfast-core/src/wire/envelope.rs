@@ -339,5 +339,4 @@ pub fn read_error(source: &[u8], envelope: &Envelope) -> Option<(i64, String)> {
 }
 
 #[cfg(test)]
-#[path = "envelope_tests.rs"]
 mod tests;

@@ -248,5 +248,4 @@ fn safe_integer(text: &str) -> Option<i64> {
 }
 
 #[cfg(test)]
-#[path = "header_tests.rs"]
 mod tests;

@@ -173,5 +173,4 @@ fn is_one_comma(source: &[u8], range: Range<usize>) -> bool {
 }
 
 #[cfg(test)]
-#[path = "splice_tests.rs"]
 mod tests;

@@ -319,5 +319,4 @@ fn encode_data_line(out: &mut Vec<u8>, line: &[u8]) {
 }
 
 #[cfg(test)]
-#[path = "sse_tests.rs"]
 mod tests;

@@ -178,6 +178,9 @@ fn finds_what_ends_a_string_at_every_place() {
                 source[length + 1] = b'"';
                 source[at + 1] = special;
                 agrees(&source).unwrap();
+                // With a line end elsewhere in the source, strings are looked at one by one.
+                source.push(b'\n');
+                agrees(&source).unwrap();
             }
         }
     }
