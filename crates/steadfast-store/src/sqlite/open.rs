@@ -1,7 +1,7 @@
 //! Opening: look, make if there is nothing, check without changing anything, migrate, then start.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{
@@ -20,8 +20,11 @@ static MIGRATOR: Migrator = sqlx::migrate!();
 /// Marks a database as ours (sqlite.org/fileformat.html, section 1.3.18): "STFD".
 const APPLICATION_ID: i32 = 0x5354_4644;
 
-/// How many instructions of SQLite's machine run between two looks at the clock.
-const CHECK_STRIDE: i32 = 10_000;
+/// How many steps of the check, most of them a page, lie between two looks at the clock.
+const CHECK_STRIDE: i32 = 50;
+
+/// How long a read waits for one of the reading connections.
+const READER_WAIT: Duration = Duration::from_secs(10);
 
 /// How large the write-ahead log may stay after a checkpoint, in bytes.
 const LOG_SIZE: &str = "67108864";
@@ -35,27 +38,50 @@ pub(super) async fn open(path: &Path, options: SqliteOptions) -> Result<SqliteRe
         create(&path, options, &place).await?;
     }
 
-    let checking = connect(&read_only(&path, options), &place).await?;
-    let checking = check(checking, options, &place).await?;
-    file::tighten(&path);
-    let writing = writing(&path, options);
-    let mut db = connect(&writing, &place).await?;
-    migrate(&mut db, &place).await?;
-    // Only now: the last connection that closes would try to move the log into the database.
-    checking
-        .close()
-        .await
-        .map_err(|error| fault::classify(&place, &error))?;
+    let mut checking = connect(&read_only(&path, options), &place).await?;
+    let checked = check(&mut checking, options, &place).await;
+    let opened = match checked {
+        Ok(()) => {
+            file::tighten(&path);
+            open_writing(&path, options, &place).await
+        }
+        Err(error) => Err(error),
+    };
+    // Only now: as the last connection it would try to move the log into the database.
+    close(checking, &place).await;
+    let db = opened?;
 
     let readers = SqlitePoolOptions::new()
         .max_connections(options.readers.max(1))
-        .acquire_timeout(options.busy_timeout)
+        .acquire_timeout(READER_WAIT)
         .connect_lazy_with(base(&path, options).pragma("query_only", "ON"));
     Ok(SqliteRecords {
-        writer: Writer::start(db, writing, place.clone()),
+        writer: Writer::start(db, writing(&path, options), place.clone()),
         readers,
         place,
     })
+}
+
+async fn open_writing(
+    path: &Path,
+    options: SqliteOptions,
+    place: &Place,
+) -> Result<SqliteConnection, Error> {
+    let mut db = connect(&writing(path, options), place).await?;
+    match migrate(&mut db, place).await {
+        Ok(()) => Ok(db),
+        Err(error) => {
+            close(db, place).await;
+            Err(error)
+        }
+    }
+}
+
+/// Closes a connection that has nothing more to say, before the file is looked at again.
+async fn close(db: SqliteConnection, place: &Place) {
+    if let Err(error) = db.close().await {
+        tracing::debug!(error = %fault::classify(place, &error), "a connection did not close cleanly");
+    }
 }
 
 fn base(path: &Path, options: SqliteOptions) -> SqliteConnectOptions {
@@ -108,21 +134,21 @@ async fn create(path: &Path, options: SqliteOptions, place: &Place) -> Result<()
 async fn fill_draft(draft: &Path, options: SqliteOptions, place: &Place) -> Result<(), Error> {
     let options = writing(draft, options).pragma("application_id", APPLICATION_ID.to_string());
     let mut db = connect(&options, place).await?;
-    migrate(&mut db, place).await?;
-    db.close()
-        .await
-        .map_err(|error| fault::classify(place, &error))
+    let migrated = migrate(&mut db, place).await;
+    let closed = db.close().await;
+    migrated?;
+    closed.map_err(|error| fault::classify(place, &error))
 }
 
 /// Whether the database is ours, of a version that we know, and whole.
 async fn check(
-    mut db: SqliteConnection,
+    db: &mut SqliteConnection,
     options: SqliteOptions,
     place: &Place,
-) -> Result<SqliteConnection, Error> {
+) -> Result<(), Error> {
     let failed = |error: sqlx::Error| fault::classify(place, &error);
     let id: i32 = sqlx::query_scalar("PRAGMA application_id")
-        .fetch_one(&mut db)
+        .fetch_one(&mut *db)
         .await
         .map_err(failed)?;
     if id != APPLICATION_ID {
@@ -132,15 +158,14 @@ async fn check(
         ));
     }
     let newest: Option<i64> = sqlx::query_scalar("SELECT max(version) FROM _sqlx_migrations")
-        .fetch_one(&mut db)
+        .fetch_one(&mut *db)
         .await
         .map_err(failed)?;
     let known = MIGRATOR.iter().map(|migration| migration.version).max();
     if newest > known {
         return Err(newer(place, newest.unwrap_or_default()));
     }
-    quick_check(&mut db, options, place).await?;
-    Ok(db)
+    quick_check(db, options, place).await
 }
 
 fn newer(place: &Place, version: i64) -> Error {
