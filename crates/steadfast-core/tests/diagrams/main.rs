@@ -1,0 +1,381 @@
+//! Draws `docs/machines/*.md` from the machines themselves: every kind of event is fed to every kind of
+//! state, and the page is what came out. `cargo xtask diagrams` (UPDATE_DIAGRAMS=1) writes the pages;
+//! without it the test compares.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod page;
+
+use common::{Answer, Connection, Listen, Session};
+use page::{article, compare, drawn, variant};
+use steadfast_core::stream::{Break, answer, listen};
+use steadfast_core::{
+    AttemptId, EventCursor, Fault, Generation, Kind, Millis, Mono, SessionId, connection, session,
+};
+
+/// All states are drawn at this moment: what is due in them is due now.
+const NOW: Mono = Mono(10_000_000);
+/// Long enough ago for everything: limits are over, and an opening is stable.
+const LONG_AGO: Mono = Mono(0);
+/// The attempt and the opening that the states know. Events of older ones are ignored, and not drawn.
+const ATTEMPT: AttemptId = AttemptId(1);
+const GENERATION: Generation = Generation(1);
+
+/// Fails to compile where a variant is missing, and fails where none of it is drawn.
+macro_rules! all_of {
+    ($type:ident: $($variant:ident)|+, $values:expr) => {
+        let _ = |value: &$type| match value {
+            $($type::$variant { .. })|+ => (),
+        };
+        let names: Vec<String> = $values.map(variant).collect();
+        for name in [$(stringify!($variant)),+] {
+            assert!(names.iter().any(|drawn| drawn == name), "{name} is not drawn");
+        }
+    };
+}
+
+fn fault(kind: Kind) -> Fault {
+    Fault::new(kind, "seen")
+}
+
+fn connected(since: Mono, health_due: Option<Mono>) -> connection::State {
+    connection::State::Connected {
+        generation: GENERATION,
+        since,
+        tries: 1,
+        health_due,
+        asked: None,
+    }
+}
+
+#[test]
+fn diagram_of_connection() {
+    use connection::{Event, State};
+    let retrying = |fault| State::Retrying {
+        fault,
+        tries: 1,
+        due: NOW,
+    };
+    let limited = fault(Kind::RateLimited).after(Some(Millis::secs(9)));
+    let states = [
+        drawn("", State::Disabled),
+        drawn(
+            "",
+            State::Connecting {
+                attempt: ATTEMPT,
+                tries: 1,
+                since: LONG_AGO,
+                fault: None,
+            },
+        ),
+        drawn("stable", connected(LONG_AGO, Some(NOW))),
+        drawn("not yet stable", connected(NOW - Millis(1), Some(NOW))),
+        drawn("stable, health checks off", connected(LONG_AGO, None)),
+        drawn("no delay named", retrying(fault(Kind::Network))),
+        drawn("the server named a delay", retrying(limited.clone())),
+        drawn(
+            "",
+            State::AwaitingSignIn {
+                fault: fault(Kind::SignInRequired),
+            },
+        ),
+        drawn(
+            "",
+            State::Misconfigured {
+                fault: fault(Kind::Redirected),
+            },
+        ),
+    ];
+    let failed = |kind| Event::Failed {
+        attempt: ATTEMPT,
+        fault: fault(kind),
+    };
+    let lost = |fault| Event::Lost {
+        generation: GENERATION,
+        fault,
+    };
+    let events = [
+        ("enable", Event::Enable),
+        ("disable", Event::Disable),
+        (
+            "misconfigure",
+            Event::Misconfigure(fault(Kind::Misconfigured)),
+        ),
+        ("reload", Event::Reload),
+        ("signed in", Event::SignedIn),
+        ("woke", Event::Woke),
+        (
+            "opened",
+            Event::Opened {
+                attempt: ATTEMPT,
+                generation: GENERATION,
+            },
+        ),
+        ("failed, time mends it", failed(Kind::Network)),
+        ("failed, sign-in required", failed(Kind::SignInRequired)),
+        ("failed, redirected", failed(Kind::Redirected)),
+        ("lost, time mends it", lost(fault(Kind::Network))),
+        ("lost, with a delay", lost(limited)),
+        ("lost, session refused", lost(fault(Kind::SessionLost))),
+        ("lost, sign-in required", lost(fault(Kind::SignInRequired))),
+        ("lost, redirected", lost(fault(Kind::Redirected))),
+        (
+            "doubt",
+            Event::Doubt {
+                generation: GENERATION,
+            },
+        ),
+        ("due", Event::Due { last_answer: None }),
+        (
+            "due, heard of meanwhile",
+            Event::Due {
+                last_answer: Some(NOW),
+            },
+        ),
+    ];
+    all_of!(Event: Enable | Disable | Misconfigure | Reload | SignedIn | Woke | Opened | Failed | Lost | Doubt | Due, events.iter().map(|(_, event)| event));
+    all_of!(State: Disabled | Misconfigured | Connecting | Connected | Retrying | AwaitingSignIn, states.iter().map(|state| &state.it));
+    let page = article::<Connection>(&states, &events, &Default::default());
+    compare("connection", &page);
+}
+
+#[test]
+fn diagram_of_session() {
+    use session::{Event, State};
+    let open = |id: Option<&str>, lost| State::Open {
+        generation: GENERATION,
+        id: id.map(SessionId::from),
+        lost,
+    };
+    let states = [
+        drawn("", State::None { lost: Vec::new() }),
+        drawn("with an id", open(Some("S1"), Vec::new())),
+        drawn("with an id, lost often", open(Some("S1"), vec![NOW; 5])),
+        drawn("without an id", open(None, Vec::new())),
+        drawn(
+            "",
+            State::Rebuilding {
+                generation: GENERATION,
+                lost: vec![NOW],
+            },
+        ),
+        drawn(
+            "",
+            State::Unstable {
+                generation: GENERATION,
+                until: NOW,
+                lost: vec![NOW; 6],
+            },
+        ),
+    ];
+    let opened = |id: Option<&str>| Event::Opened {
+        generation: GENERATION.next(),
+        id: id.map(SessionId::from),
+    };
+    let closed = |reachable| Event::Closed {
+        generation: GENERATION,
+        reachable,
+    };
+    let events = [
+        ("opened", opened(Some("S2"))),
+        ("opened with the same id", opened(Some("S1"))),
+        ("opened without an id", opened(None)),
+        (
+            "refused",
+            Event::Refused {
+                generation: GENERATION,
+                rule: "404",
+            },
+        ),
+        ("closed, server reachable", closed(true)),
+        ("closed, server unreachable", closed(false)),
+    ];
+    all_of!(Event: Opened | Refused | Closed, events.iter().map(|(_, event)| event));
+    all_of!(State: None | Open | Rebuilding | Unstable, states.iter().map(|state| &state.it));
+    let page = article::<Session>(&states, &events, &Default::default());
+    compare("session", &page);
+}
+
+#[test]
+fn diagram_of_listen() {
+    use listen::{Event, Memory, State};
+    let memory = Memory::default;
+    let full = || Memory {
+        openings: vec![NOW; listen::BURST],
+        ..memory()
+    };
+    let spent = || Memory {
+        hour: (NOW, listen::HOURLY),
+        ..memory()
+    };
+    let declined = || Memory {
+        declined: true,
+        ..memory()
+    };
+    let waiting = |memory| State::Waiting { due: NOW, memory };
+    let states = [
+        drawn("within the limits", State::Off(memory())),
+        drawn("declined in this session", State::Off(declined())),
+        drawn("opened too often", State::Off(full())),
+        drawn("the hour's openings spent", State::Off(spent())),
+        drawn(
+            "",
+            State::Opening {
+                attempt: ATTEMPT,
+                since: LONG_AGO,
+                memory: memory(),
+            },
+        ),
+        drawn(
+            "",
+            State::Open {
+                attempt: ATTEMPT,
+                since: LONG_AGO,
+                fruitful: false,
+                memory: memory(),
+            },
+        ),
+        drawn("within the limits", waiting(memory())),
+        drawn("opened too often", waiting(full())),
+        drawn("the hour's openings spent", waiting(spent())),
+        drawn(
+            "with a recheck",
+            State::NotOffered {
+                recheck: Some(NOW),
+                memory: memory(),
+            },
+        ),
+        drawn(
+            "not in this session",
+            State::NotOffered {
+                recheck: None,
+                memory: memory(),
+            },
+        ),
+    ];
+    let refused = |status| Event::Refused {
+        attempt: ATTEMPT,
+        status,
+    };
+    let events = [
+        ("session opened", Event::SessionOpened { new: true }),
+        ("same session again", Event::SessionOpened { new: false }),
+        ("session closed", Event::SessionClosed),
+        ("opened", Event::Opened { attempt: ATTEMPT }),
+        ("refused, 405", refused(Some(405))),
+        ("refused, 404", refused(Some(404))),
+        ("refused, another status", refused(Some(501))),
+        ("refused, no event stream", refused(None)),
+        (
+            "failed",
+            Event::Failed {
+                attempt: ATTEMPT,
+                retry_after: None,
+            },
+        ),
+        (
+            "received",
+            Event::Received {
+                id: Some(EventCursor::from("e1")),
+                retry: None,
+            },
+        ),
+        (
+            "broken",
+            Event::Broken {
+                attempt: ATTEMPT,
+                how: Break::CleanEnd,
+            },
+        ),
+        ("due", Event::Due),
+    ];
+    all_of!(Event: SessionOpened | SessionClosed | Opened | Refused | Failed | Received | Broken | Due, events.iter().map(|(_, event)| event));
+    all_of!(State: Off | Opening | Open | Waiting | NotOffered, states.iter().map(|state| &state.it));
+    let page = article::<Listen>(&states, &events, &Default::default());
+    compare("listen", &page);
+}
+
+#[test]
+fn diagram_of_answer() {
+    use answer::{Event, Memory, State};
+    let cursor = || EventCursor::from("e1");
+    let memory = |fruitless| Memory {
+        cursor: Some(cursor()),
+        fruitless,
+        broke: (fruitless > 0).then_some(Break::Reset),
+        ..Memory::default()
+    };
+    let reading = |memory| State::Reading {
+        memory,
+        heard: LONG_AGO,
+    };
+    let resuming = |fruitless| State::Resuming {
+        attempt: ATTEMPT,
+        since: LONG_AGO,
+        cursor: cursor(),
+        memory: memory(fruitless),
+    };
+    let states = [
+        drawn("without a cursor", reading(Memory::default())),
+        drawn("with a cursor", reading(memory(0))),
+        drawn("resumed", reading(memory(1))),
+        drawn("the last resume", reading(memory(5))),
+        drawn(
+            "",
+            State::Waiting {
+                due: NOW,
+                cursor: cursor(),
+                memory: memory(1),
+            },
+        ),
+        drawn("with resumes left", resuming(1)),
+        drawn("the last resume", resuming(5)),
+        drawn("", State::Answered),
+        drawn(
+            "",
+            State::NotObserved {
+                evidence: "seen".to_owned(),
+            },
+        ),
+    ];
+    let attempt = ATTEMPT;
+    let events = [
+        ("heard", Event::Heard),
+        (
+            "received",
+            Event::Received {
+                id: Some(EventCursor::from("e2")),
+                retry: None,
+            },
+        ),
+        ("answered", Event::Answered),
+        (
+            "broken",
+            Event::Broken {
+                how: Break::CleanEnd,
+            },
+        ),
+        ("resumed", Event::Resumed { attempt }),
+        (
+            "resume refused",
+            Event::ResumeRefused {
+                attempt,
+                why: "405".to_owned(),
+            },
+        ),
+        (
+            "resume failed",
+            Event::ResumeFailed {
+                attempt,
+                retry_after: None,
+            },
+        ),
+        ("session lost", Event::SessionLost),
+        ("due", Event::Due),
+    ];
+    all_of!(Event: Heard | Received | Answered | Broken | Resumed | ResumeRefused | ResumeFailed | SessionLost | Due, events.iter().map(|(_, event)| event));
+    all_of!(State: Reading | Waiting | Resuming | Answered | NotObserved, states.iter().map(|state| &state.it));
+    let page = article::<Answer>(&states, &events, &Default::default());
+    compare("answer", &page);
+}
