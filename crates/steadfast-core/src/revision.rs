@@ -110,3 +110,45 @@ impl Era {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn revisions_are_in_order_and_read_back() {
+        assert!(Revision::ALL.is_sorted());
+        for revision in Revision::ALL {
+            assert_eq!(Revision::parse(revision.as_str()), Some(revision));
+            assert_eq!(
+                serde_json::to_value(revision).ok(),
+                Some(revision.as_str().into()),
+                "the store writes what the wire writes"
+            );
+        }
+        for text in ["", "2025-11-25 ", "2026-07-29", "DRAFT-2026-v1"] {
+            assert_eq!(Revision::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn only_2026_07_28_is_modern() {
+        let modern: Vec<_> = Revision::ALL
+            .into_iter()
+            .filter(|revision| revision.era() == Era::Modern)
+            .collect();
+        assert_eq!(modern, [Revision::V2026_07_28]);
+        assert_eq!(Revision::LATEST_LEGACY.era(), Era::Legacy);
+        assert_eq!(Revision::LATEST_MODERN.era(), Era::Modern);
+    }
+
+    #[test]
+    fn the_best_is_the_newest_of_its_era_that_we_speak() {
+        let offered = ["2025-03-26", "2030-01-01", "2026-07-28", "2025-06-18", "x"];
+        let best = |era| Revision::best_of(offered, era);
+        assert_eq!(best(Era::Legacy), Some(Revision::V2025_06_18));
+        assert_eq!(best(Era::Modern), Some(Revision::V2026_07_28));
+        assert_eq!(Revision::best_of(["2030-01-01"], Era::Modern), None);
+        assert_eq!(Revision::best_of([], Era::Legacy), None);
+    }
+}

@@ -174,7 +174,8 @@ pub static RULES: &[Rule] = &[
         texts: UNKNOWN_SESSION,
         ..SESSION
     },
-    // 401 without a challenge, from rmcp before 0.16 (rust-sdk #559 and #689; SE-03).
+    // 401 without a challenge, from older releases of rmcp (rust-sdk #559 and #689; SE-03). Some send
+    // a challenge as well (punkpeye/mcp-proxy #108): those cannot be told from a refused token.
     Rule {
         name: "session-401-text",
         statuses: &[401],
