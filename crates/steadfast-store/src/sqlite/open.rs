@@ -207,8 +207,8 @@ async fn quick_check(
     }
 }
 
-/// Brings the schema up to date, in one transaction: all of it, or nothing. It takes the lock also when
-/// there is nothing to do, and so finds out at start that the file cannot be written.
+/// Brings the schema up to date, in one transaction: all of it, or nothing. Also finds out now, rather
+/// than at the first write, that the file is held by another program or cannot be written.
 async fn migrate(db: &mut SqliteConnection, place: &Place) -> Result<(), Error> {
     let failed = |error: sqlx::Error| fault::classify(place, &error);
     let mut transaction = db.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
@@ -226,5 +226,10 @@ async fn migrate(db: &mut SqliteConnection, place: &Place) -> Result<(), Error> 
             ),
             other => place.error(Problem::Damaged, other.to_string()),
         })?;
+    // BEGIN IMMEDIATE quietly begins to read where a file is read-only; a statement that may write fails.
+    sqlx::query("DELETE FROM meta WHERE false")
+        .execute(&mut *transaction)
+        .await
+        .map_err(failed)?;
     transaction.commit().await.map_err(failed)
 }

@@ -159,6 +159,36 @@ async fn poll_once<F: Future + Unpin>(mut future: F) -> std::task::Poll<F::Outpu
 }
 
 #[tokio::test]
+async fn a_write_that_fails_midway_takes_back_itself_and_no_other() {
+    let (_folder, path) = place();
+    let records = open(&path).await.unwrap();
+    let midway = records.writer.write(|db| {
+        Box::pin(async move {
+            sqlx::query("INSERT INTO meta VALUES ('half', '1')")
+                .execute(&mut *db)
+                .await?;
+            sqlx::query("INSERT INTO meta VALUES ('half', '2')")
+                .execute(&mut *db)
+                .await
+        })
+    });
+    // Polled in this order, and so in one transaction.
+    let (before, failed, after) = tokio::join!(
+        records.put_meta("before", "1"),
+        midway,
+        records.put_meta("after", "1")
+    );
+    before.unwrap();
+    after.unwrap();
+    failed.unwrap_err();
+    assert_eq!(records.commits(), 1);
+    assert_eq!(records.meta("half").await.unwrap(), None);
+    for kept in ["before", "after"] {
+        assert!(records.meta(kept).await.unwrap().is_some(), "{kept}");
+    }
+}
+
+#[tokio::test]
 async fn readers_cannot_write() {
     let (_folder, path) = place();
     let records = open(&path).await.unwrap();
@@ -324,6 +354,18 @@ async fn a_held_file_is_an_error_and_can_be_used_afterwards() {
     records.put_meta("a", "3").await.unwrap();
     assert_eq!(records.meta("a").await.unwrap().as_deref(), Some("3"));
     open_impatient(&path).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_written_is_refused() {
+    let (_folder, path) = place();
+    filled(&path).await;
+    let mut bytes = fs::read(&path).unwrap();
+    // Read-only for every user, also for one whom file modes do not stop: a write version above 2
+    // (sqlite.org/fileformat.html, section 1.3.3).
+    bytes[18] = 3;
+    fs::write(&path, bytes).unwrap();
+    assert_refused(&path, Problem::ReadOnly).await;
 }
 
 #[tokio::test]
