@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::step::Outcome;
-use crate::stream::MAX_RETRY;
+use crate::stream::{MAX_RETRY, MIN_RETRY};
 
 /// A response stream with its clock. Jitter is drawn as its smallest value unless a test says otherwise.
 struct Rig {
@@ -174,11 +174,17 @@ fn st_05_the_cursor_stays_until_a_new_id_comes() {
 }
 
 #[test]
-fn st_06_retry_is_a_lower_bound_honoured_when_short_and_capped_when_absurd() {
-    for (given, expected) in [(1_500, 1_500), (50, 50), (999_999_999, MAX_RETRY.0)] {
+fn st_06_retry_is_a_lower_bound_honoured_when_short_and_limited_when_absurd() {
+    for (given, expected) in [
+        (1_500, 1_500),
+        (50, 50),
+        (0, MIN_RETRY.0),
+        (999_999_999, MAX_RETRY.0),
+    ] {
         for jitter in [0, u32::MAX] {
             let mut rig = Rig::new();
             rig.jitter = Jitter(jitter);
+            rig.policy.max = Millis(20);
             rig.receive(Some("e1"), Some(given));
             rig.end(Break::CleanEnd);
             assert!(rig.wait().0 >= expected, "never less");

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::step::Outcome;
-use crate::stream::MAX_RETRY;
+use crate::stream::{MAX_RETRY, MIN_RETRY};
 
 /// A GET stream with its clock. Jitter is drawn as its smallest value unless a test says otherwise.
 struct Rig {
@@ -236,11 +236,17 @@ fn st_04_the_cap_per_hour_is_a_visible_state() {
 }
 
 #[test]
-fn st_06_retry_is_a_lower_bound_honoured_when_short_and_capped_when_absurd() {
-    for (given, expected) in [(1_500, 1_500), (50, 50), (999_999_999, MAX_RETRY.0)] {
+fn st_06_retry_is_a_lower_bound_honoured_when_short_and_limited_when_absurd() {
+    for (given, expected) in [
+        (1_500, 1_500),
+        (50, 50),
+        (0, MIN_RETRY.0),
+        (999_999_999, MAX_RETRY.0),
+    ] {
         for jitter in [0, u32::MAX] {
             let mut rig = Rig::open();
             rig.jitter = Jitter(jitter);
+            rig.policy.max = Millis(20);
             rig.receive(Some("e1"), Some(given));
             rig.end(Break::CleanEnd);
             let wait = rig.wait().unwrap().0;
