@@ -1,0 +1,222 @@
+//! The tools of the fake server, and their runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::log::Request;
+use crate::server::Shared;
+use crate::session::{Outbox, Session};
+
+/// What a tool does when it runs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Answers with its arguments as text, byte for byte as the JSON has them.
+    Echo,
+    /// Answers with the text "done"; the point is its ledger row.
+    AddRow,
+    /// Waits for the gate named by the argument `gate` (else "slow"), or the milliseconds of the argument `ms`.
+    Slow,
+    /// Sends so many progress notifications as the argument `steps` says (else 3), if the request has a token.
+    Progress,
+    /// Answers with as many bytes of text as the argument `bytes` says.
+    Big,
+    /// Asks the client a question and answers with what the client said.
+    Ask,
+    /// Answers with this result.
+    Fixed(Value),
+}
+
+/// One tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tool {
+    /// Its name.
+    pub name: String,
+    /// Its entry in `tools/list`, without the name.
+    pub definition: Value,
+    /// What it does.
+    pub action: Action,
+    /// Whether a run writes a ledger row.
+    pub recorded: bool,
+}
+
+impl Tool {
+    /// A tool without annotations that takes any object.
+    #[must_use]
+    pub fn new(name: &str, action: Action) -> Self {
+        let definition = json!({ "description": format!("Test tool {name}"), "inputSchema": { "type": "object" } });
+        Self {
+            name: name.to_owned(),
+            definition,
+            action,
+            recorded: true,
+        }
+    }
+
+    /// Sets the annotations, such as `{"readOnlyHint":true}`.
+    #[must_use]
+    pub fn annotations(mut self, annotations: Value) -> Self {
+        self.definition["annotations"] = annotations;
+        self
+    }
+
+    /// Sets the input schema.
+    #[must_use]
+    pub fn input_schema(mut self, schema: Value) -> Self {
+        self.definition["inputSchema"] = schema;
+        self
+    }
+
+    /// Runs are not written to the ledger: for load tests, which need no disk.
+    #[must_use]
+    pub fn unrecorded(mut self) -> Self {
+        self.recorded = false;
+        self
+    }
+
+    /// The default set: `echo`, `add_row`, `slow`, `progress`, `big` and `ask`.
+    #[must_use]
+    pub fn defaults() -> Vec<Self> {
+        vec![
+            Self::new("echo", Action::Echo),
+            Self::new("add_row", Action::AddRow),
+            Self::new("slow", Action::Slow),
+            Self::new("progress", Action::Progress),
+            Self::new("big", Action::Big),
+            Self::new("ask", Action::Ask),
+        ]
+    }
+
+    pub(crate) fn listing(&self) -> Value {
+        let mut entry = json!({ "name": self.name });
+        if let (Value::Object(entry), Value::Object(definition)) = (&mut entry, &self.definition) {
+            entry.extend(definition.clone());
+        }
+        entry
+    }
+}
+
+/// One run of a tool. Its messages go to the outbox, the last of them the response.
+pub(crate) struct Run {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) request: Arc<Request>,
+    /// The legacy session; `None` for a modern request.
+    pub(crate) session: Option<Arc<Session>>,
+    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) tool: Tool,
+}
+
+impl Run {
+    pub(crate) async fn run(self) {
+        // The second leg of a modern question is part of the same run.
+        let continues =
+            self.session.is_none() && self.request.pointer("/params/inputResponses").is_some();
+        if self.tool.recorded && !continues {
+            self.shared.row(&self.tool.name, self.request.arguments());
+        }
+        let mut result = self.result().await;
+        if self.session.is_none() && result.get("resultType").is_none() {
+            result["resultType"] = json!("complete");
+        }
+        let id = self.request.rpc_id().cloned().unwrap_or_default();
+        self.outbox
+            .push(&json!({ "jsonrpc": "2.0", "id": id, "result": result }));
+        self.outbox.close();
+        if let Some(session) = &self.session {
+            session.finished(&id);
+        }
+    }
+
+    async fn result(&self) -> Value {
+        let arguments = self.request.arguments();
+        match &self.tool.action {
+            Action::Echo => text(&arguments.to_string()),
+            Action::AddRow => text("done"),
+            Action::Slow => {
+                match arguments.get("ms").and_then(Value::as_u64) {
+                    Some(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
+                    None => {
+                        self.shared
+                            .gates
+                            .wait(arguments["gate"].as_str().unwrap_or("slow"))
+                            .await
+                    }
+                }
+                text("slow is done")
+            }
+            Action::Progress => {
+                let steps = arguments.get("steps").and_then(Value::as_u64).unwrap_or(3);
+                for step in 1..=steps {
+                    self.progress(step, steps);
+                }
+                text("progress is done")
+            }
+            Action::Big => {
+                let bytes = arguments.get("bytes").and_then(Value::as_u64).unwrap_or(0);
+                text(&"x".repeat(usize::try_from(bytes).unwrap_or(0)))
+            }
+            Action::Ask if self.session.is_some() => self.ask_on_stream().await,
+            Action::Ask => self.ask_by_result(),
+            Action::Fixed(result) => result.clone(),
+        }
+    }
+
+    fn progress(&self, progress: u64, total: u64) {
+        if let Some(token) = self.request.pointer("/params/_meta/progressToken") {
+            let params = json!({ "progressToken": token, "progress": progress, "total": total });
+            let method = "notifications/progress";
+            self.outbox
+                .push(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
+        }
+    }
+
+    /// Legacy: a request of the server's own on the stream of the call.
+    async fn ask_on_stream(&self) -> Value {
+        let Some(session) = &self.session else {
+            return Value::Null;
+        };
+        if session.capabilities.get("elicitation").is_none() {
+            return refusal("the client did not offer elicitation");
+        }
+        let (id, answer) = session.question();
+        let method = "elicitation/create";
+        self.outbox
+            .push(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": question() }));
+        match answer.await {
+            Ok(response) if response.get("error").is_some() => {
+                refusal(&response["error"].to_string())
+            }
+            Ok(response) => text(&response["result"].to_string()),
+            Err(_) => refusal("the question was dropped"),
+        }
+    }
+
+    /// 2026-07-28, multi round-trip requests: the question is a result, the answer comes with the next request.
+    fn ask_by_result(&self) -> Value {
+        match self.request.pointer("/params/inputResponses/answer") {
+            Some(answer) => text(&answer.to_string()),
+            None => json!({
+                "resultType": "input_required",
+                "inputRequests": { "answer": { "method": "elicitation/create", "params": question() } },
+                "requestState": "state-of-ask",
+            }),
+        }
+    }
+}
+
+fn question() -> Value {
+    json!({
+        "mode": "form",
+        "message": "Which room?",
+        "requestedSchema": { "type": "object", "properties": { "room": { "type": "string" } }, "required": ["room"] },
+    })
+}
+
+fn text(text: &str) -> Value {
+    crate::reply::tool_text(text)
+}
+
+fn refusal(why: &str) -> Value {
+    json!({ "content": [{ "type": "text", "text": why }], "isError": true })
+}
