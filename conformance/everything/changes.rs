@@ -32,11 +32,11 @@ impl Change {
             Self::Prompts => ServerNotification::PromptListChangedNotification(
                 PromptListChangedNotification::default(),
             ),
-            Self::WatchedResource => ServerNotification::ResourceUpdatedNotification(
-                ResourceUpdatedNotification::new(ResourceUpdatedNotificationParam::new(
-                    WATCHED_RESOURCE,
-                )),
-            ),
+            Self::WatchedResource => {
+                ServerNotification::ResourceUpdatedNotification(ResourceUpdatedNotification::new(
+                    ResourceUpdatedNotificationParam::new(WATCHED_RESOURCE),
+                ))
+            }
         }
     }
 }

@@ -33,7 +33,8 @@ pub(crate) fn resource(uri: &str, updates: u64) -> Result<Option<ReadResourceRes
             let Some(id) = template_id(other) else {
                 return Ok(None);
             };
-            let data = json!({ "id": id, "templateTest": true, "data": format!("Data for ID: {id}") });
+            let data =
+                json!({ "id": id, "templateTest": true, "data": format!("Data for ID: {id}") });
             json!({ "uri": other, "mimeType": "application/json", "text": data.to_string() })
         }
     };
@@ -42,7 +43,9 @@ pub(crate) fn resource(uri: &str, updates: u64) -> Result<Option<ReadResourceRes
 
 /// The variable of `test://template/{id}/data`; RFC 6570 simple expansion never yields a `/`.
 fn template_id(uri: &str) -> Option<&str> {
-    let id = uri.strip_prefix("test://template/")?.strip_suffix("/data")?;
+    let id = uri
+        .strip_prefix("test://template/")?
+        .strip_suffix("/data")?;
     (!id.is_empty() && !id.contains('/')).then_some(id)
 }
 
@@ -61,7 +64,9 @@ pub(crate) fn prompt(
         "test_simple_prompt" => vec![text("This is a simple prompt for testing.")],
         "test_prompt_with_arguments" => {
             let (first, second) = (argument("arg1")?, argument("arg2")?);
-            vec![text(&format!("Prompt with arguments: arg1='{first}', arg2='{second}'"))]
+            vec![text(&format!(
+                "Prompt with arguments: arg1='{first}', arg2='{second}'"
+            ))]
         }
         "test_prompt_with_embedded_resource" => vec![
             json!({ "type": "resource", "resource": {

@@ -38,7 +38,11 @@ struct Stored {
 
 impl MemoryEventStore {
     pub(crate) fn new() -> Result<Self, getrandom::Error> {
-        Ok(Self { log: Arc::default(), appended: watch::channel(0).0, epoch: getrandom::u64()? })
+        Ok(Self {
+            log: Arc::default(),
+            appended: watch::channel(0).0,
+            epoch: getrandom::u64()?,
+        })
     }
 
     fn id(&self, number: u64) -> EventId {
@@ -53,13 +57,18 @@ impl MemoryEventStore {
 
 impl Log {
     fn find(&self, number: u64) -> Option<&Stored> {
-        let at = self.events.binary_search_by_key(&number, |stored| stored.number).ok()?;
+        let at = self
+            .events
+            .binary_search_by_key(&number, |stored| stored.number)
+            .ok()?;
         self.events.get(at)
     }
 
     fn next(&self, stream: &str, after: u64) -> Option<&Stored> {
         let from = self.events.partition_point(|stored| stored.number <= after);
-        self.events.range(from..).find(|stored| &*stored.stream == stream)
+        self.events
+            .range(from..)
+            .find(|stored| &*stored.stream == stream)
     }
 }
 
@@ -87,7 +96,11 @@ impl EventStore for MemoryEventStore {
             if log.events.len() == CAPACITY {
                 log.events.pop_front();
             }
-            log.events.push_back(Stored { number, stream: stream_id.into(), event });
+            log.events.push_back(Stored {
+                number,
+                stream: stream_id.into(),
+                event,
+            });
             number
         };
         self.appended.send_replace(number);
@@ -95,7 +108,10 @@ impl EventStore for MemoryEventStore {
     }
 
     /// Replays, and then goes on with what is appended: a resumed stream is live again.
-    async fn replay_events_after(&self, last_event_id: &str) -> Result<EventStream, EventStoreError> {
+    async fn replay_events_after(
+        &self,
+        last_event_id: &str,
+    ) -> Result<EventStream, EventStoreError> {
         let (stream, number, ended) = self
             .number(last_event_id)
             .and_then(|number| {
@@ -106,23 +122,29 @@ impl EventStore for MemoryEventStore {
             .ok_or_else(|| format!("unknown event id {last_event_id}"))?;
         let log = Arc::clone(&self.log);
         let appended = self.appended.subscribe();
-        let events = stream::unfold((number, ended, appended), move |(after, ended, mut appended)| {
-            let (log, stream) = (Arc::clone(&log), Arc::clone(&stream));
-            async move {
-                if ended {
-                    return None;
-                }
-                loop {
-                    appended.mark_unchanged();
-                    let next = log.lock().next(&stream, after).map(|stored| (stored.number, stored.event.clone()));
-                    if let Some((number, event)) = next {
-                        let ended = is_last(&event);
-                        return Some((event, (number, ended, appended)));
+        let events = stream::unfold(
+            (number, ended, appended),
+            move |(after, ended, mut appended)| {
+                let (log, stream) = (Arc::clone(&log), Arc::clone(&stream));
+                async move {
+                    if ended {
+                        return None;
                     }
-                    appended.changed().await.ok()?;
+                    loop {
+                        appended.mark_unchanged();
+                        let next = log
+                            .lock()
+                            .next(&stream, after)
+                            .map(|stored| (stored.number, stored.event.clone()));
+                        if let Some((number, event)) = next {
+                            let ended = is_last(&event);
+                            return Some((event, (number, ended, appended)));
+                        }
+                        appended.changed().await.ok()?;
+                    }
                 }
-            }
-        });
+            },
+        );
         Ok(Box::pin(events))
     }
 }
@@ -159,7 +181,10 @@ mod tests {
 
     #[tokio::test]
     async fn an_identifier_of_another_run_is_unknown() {
-        let (store, other) = (MemoryEventStore::new().unwrap(), MemoryEventStore::new().unwrap());
+        let (store, other) = (
+            MemoryEventStore::new().unwrap(),
+            MemoryEventStore::new().unwrap(),
+        );
         store.store_event("a", &event()).await.unwrap();
         let foreign = other.store_event("a", &event()).await.unwrap();
         assert!(store.replay_events_after(&foreign).await.is_err());

@@ -1,6 +1,9 @@
 //! Questions to the client: as results to be retried from 2026-07-28 on (SEP-2322), as server-to-client requests
 //! before. A tool only says what it wants to know.
-#![allow(deprecated, reason = "sampling and roots are deprecated by SEP-2577, and still spoken")]
+#![allow(
+    deprecated,
+    reason = "sampling and roots are deprecated by SEP-2577, and still spoken"
+)]
 
 use std::collections::BTreeMap;
 
@@ -76,8 +79,13 @@ impl Interactions {
         for round in &mut dialogue.rounds {
             if dialogue.only_supported {
                 round.retain(|_, question| supports(&capabilities, question));
-            } else if let Some(question) = round.values().find(|question| !supports(&capabilities, question)) {
-                return Err(ErrorData::missing_required_client_capability(required_by(question)?));
+            } else if let Some(question) = round
+                .values()
+                .find(|question| !supports(&capabilities, question))
+            {
+                return Err(ErrorData::missing_required_client_capability(required_by(
+                    question,
+                )?));
             }
         }
         if is_modern(context) {
@@ -101,16 +109,24 @@ impl Interactions {
         for questions in dialogue.rounds {
             // A missing or wrong answer is asked for again; what was not asked is ignored.
             for (key, question) in &questions {
-                if let Some(answer) = responses.get(key).filter(|answer| answers_it(question, answer)) {
+                if let Some(answer) = responses
+                    .get(key)
+                    .filter(|answer| answers_it(question, answer))
+                {
                     answers.insert(key.clone(), answer.clone());
                 }
             }
-            let open: InputRequests =
-                questions.into_iter().filter(|(key, _)| !answers.contains_key(key)).collect();
+            let open: InputRequests = questions
+                .into_iter()
+                .filter(|(key, _)| !answers.contains_key(key))
+                .collect();
             if !open.is_empty() {
                 let state = dialogue
                     .sealed
-                    .then(|| self.codec.seal_json_with(&answers, &SealOptions::new().associated_data(context)))
+                    .then(|| {
+                        self.codec
+                            .seal_json_with(&answers, &SealOptions::new().associated_data(context))
+                    })
                     .transpose()
                     .map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
                 return Ok(Outcome::Ask(InputRequiredResult::new(Some(open), state)));
@@ -126,7 +142,10 @@ pub(crate) fn is_modern(context: &RequestContext<RoleServer>) -> bool {
         .is_some_and(|revision| revision.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
-async fn ask_each(dialogue: Dialogue, context: &RequestContext<RoleServer>) -> Result<Answers, ErrorData> {
+async fn ask_each(
+    dialogue: Dialogue,
+    context: &RequestContext<RoleServer>,
+) -> Result<Answers, ErrorData> {
     let mut answers = Answers::new();
     for (key, question) in dialogue.rounds.into_iter().flatten() {
         answers.insert(key, ask(question, context).await?);
@@ -135,17 +154,27 @@ async fn ask_each(dialogue: Dialogue, context: &RequestContext<RoleServer>) -> R
 }
 
 /// One server-to-client request; the answer as it came over the wire.
-async fn ask(question: InputRequest, context: &RequestContext<RoleServer>) -> Result<Value, ErrorData> {
+async fn ask(
+    question: InputRequest,
+    context: &RequestContext<RoleServer>,
+) -> Result<Value, ErrorData> {
     let peer = &context.peer;
     let answer = match question {
-        InputRequest::Elicitation(request) => {
-            peer.create_elicitation(request.params).await.map(serde_json::to_value)
-        }
-        InputRequest::CreateMessage(request) => {
-            peer.create_message(request.params).await.map(serde_json::to_value)
-        }
+        InputRequest::Elicitation(request) => peer
+            .create_elicitation(request.params)
+            .await
+            .map(serde_json::to_value),
+        InputRequest::CreateMessage(request) => peer
+            .create_message(request.params)
+            .await
+            .map(serde_json::to_value),
         InputRequest::ListRoots(_) => peer.list_roots().await.map(serde_json::to_value),
-        other => return Err(ErrorData::internal_error(format!("cannot ask {other:?}"), None)),
+        other => {
+            return Err(ErrorData::internal_error(
+                format!("cannot ask {other:?}"),
+                None,
+            ));
+        }
     };
     answer
         .map_err(|error| ErrorData::internal_error(error.to_string(), None))?
@@ -176,7 +205,9 @@ fn answers_it(question: &InputRequest, answer: &Value) -> bool {
         InputRequest::Elicitation(request) => {
             serde_json::from_value(answer).is_ok_and(|answer| fills_in(&request.params, &answer))
         }
-        InputRequest::CreateMessage(_) => serde_json::from_value::<CreateMessageResult>(answer).is_ok(),
+        InputRequest::CreateMessage(_) => {
+            serde_json::from_value::<CreateMessageResult>(answer).is_ok()
+        }
         InputRequest::ListRoots(_) => serde_json::from_value::<ListRootsResult>(answer).is_ok(),
         _ => false,
     }
@@ -184,12 +215,18 @@ fn answers_it(question: &InputRequest, answer: &Value) -> bool {
 
 /// Declining is an answer; accepting is one only with every required field.
 fn fills_in(form: &ElicitRequestParams, answer: &ElicitResult) -> bool {
-    let ElicitRequestParams::FormElicitationParams { requested_schema, .. } = form else {
+    let ElicitRequestParams::FormElicitationParams {
+        requested_schema, ..
+    } = form
+    else {
         return true;
     };
     answer.action != ElicitationAction::Accept
         || requested_schema.required.iter().flatten().all(|field| {
-            answer.content.as_ref().is_some_and(|content| content.get(field).is_some())
+            answer
+                .content
+                .as_ref()
+                .is_some_and(|content| content.get(field).is_some())
         })
 }
 
@@ -200,20 +237,32 @@ mod tests {
     use super::*;
 
     fn asked(outcome: Outcome) -> (Vec<String>, Option<String>) {
-        let Outcome::Ask(result) = outcome else { panic!("expected a question") };
-        (result.input_requests.unwrap().into_keys().collect(), result.request_state)
+        let Outcome::Ask(result) = outcome else {
+            panic!("expected a question")
+        };
+        (
+            result.input_requests.unwrap().into_keys().collect(),
+            result.request_state,
+        )
     }
 
     fn answer(key: &str, content: Value, state: Option<String>) -> Input {
         let response = json!({ "action": "accept", "content": content });
-        Input { responses: Some([(key.to_owned(), response)].into()), state }
+        Input {
+            responses: Some([(key.to_owned(), response)].into()),
+            state,
+        }
     }
 
     #[test]
     fn every_question_in_the_file_can_be_asked() {
         let interactions = Interactions::load().unwrap();
         for (name, dialogue) in &interactions.dialogues {
-            let (asked, _) = asked(interactions.retry(name, dialogue.clone(), Input::default()).unwrap());
+            let (asked, _) = asked(
+                interactions
+                    .retry(name, dialogue.clone(), Input::default())
+                    .unwrap(),
+            );
             assert!(!asked.is_empty(), "{name}");
         }
     }
@@ -234,7 +283,9 @@ mod tests {
         assert_eq!(second, ["step2"]);
         assert_ne!(second_state, state);
         let last = answer("step2", json!({ "color": "blue" }), second_state.clone());
-        let Outcome::Answered(answers) = run(name, last).unwrap() else { panic!("expected the end") };
+        let Outcome::Answered(answers) = run(name, last).unwrap() else {
+            panic!("expected the end")
+        };
         assert_eq!(answers["step1"]["content"]["name"], "Alice");
 
         let elsewhere = answer("step2", json!({ "color": "blue" }), second_state);
@@ -246,8 +297,15 @@ mod tests {
         let interactions = Interactions::load().unwrap();
         let name = "test_input_required_result_elicitation";
         let dialogue = interactions.dialogue(name).unwrap();
-        for response in [json!(12345), json!({ "action": "accept", "content": {} }), Value::Null] {
-            let input = Input { responses: Some([("user_name".to_owned(), response)].into()), state: None };
+        for response in [
+            json!(12345),
+            json!({ "action": "accept", "content": {} }),
+            Value::Null,
+        ] {
+            let input = Input {
+                responses: Some([("user_name".to_owned(), response)].into()),
+                state: None,
+            };
             let (open, _) = asked(interactions.retry(name, dialogue.clone(), input).unwrap());
             assert_eq!(open, ["user_name"]);
         }

@@ -1,5 +1,8 @@
 //! The server as rmcp sees it: one value for each session, and for each request from 2026-07-28 on.
-#![allow(deprecated, reason = "logging is deprecated by SEP-2577, and still spoken")]
+#![allow(
+    deprecated,
+    reason = "logging is deprecated by SEP-2577, and still spoken"
+)]
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -7,13 +10,14 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult,
-    CompletionInfo, GetPromptRequestParams, GetPromptResponse, GetSkillRequestParams, GetSkillResult, GetTaskParams,
-    GetTaskResult, Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-    ListSkillsResult, ListToolsResult, LoggingLevel, PaginatedRequestParams, ProtocolVersion,
-    ReadResourceDirectoryRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
-    ServerConfig, SetLevelRequestMethod, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool,
-    UnsubscribeRequestParams, UpdateTaskParams,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
+    CompleteResult, CompletionInfo, GetPromptRequestParams, GetPromptResponse,
+    GetSkillRequestParams, GetSkillResult, GetTaskParams, GetTaskResult, Implementation,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListSkillsResult,
+    ListToolsResult, LoggingLevel, PaginatedRequestParams, ProtocolVersion,
+    ReadResourceDirectoryRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+    ServerCapabilities, ServerConfig, SetLevelRequestMethod, SetLevelRequestParams,
+    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::task_manager::TaskManager;
@@ -56,7 +60,11 @@ pub(crate) struct Everything {
 
 impl Everything {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, log_level: Mutex::new(LoggingLevel::Info), subscriptions: Arc::default() }
+        Self {
+            shared,
+            log_level: Mutex::new(LoggingLevel::Info),
+            subscriptions: Arc::default(),
+        }
     }
 
     pub(crate) fn changes(&self) -> &Changes {
@@ -94,8 +102,10 @@ impl ServerHandler for Everything {
             .enable_tasks()
             .enable_skills_with_directory_read()
             .build();
-        ServerConfig::new(capabilities)
-            .with_server_info(Implementation::new("steadfast-everything", env!("CARGO_PKG_VERSION")))
+        ServerConfig::new(capabilities).with_server_info(Implementation::new(
+            "steadfast-everything",
+            env!("CARGO_PKG_VERSION"),
+        ))
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
@@ -108,10 +118,14 @@ impl ServerHandler for Everything {
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let mut tools = self.shared.catalog.tools.clone();
-        for tool in tools.iter_mut().filter(|tool| tool.name == "test_trigger_tool_change") {
+        for tool in tools
+            .iter_mut()
+            .filter(|tool| tool.name == "test_trigger_tool_change")
+        {
             // The change that this tool announces is a real one, and leaves the names and their order as they are.
             let count = self.changes().count(Change::Tools);
-            tool.description = Some(format!("Changes the list of tools; {count} times so far").into());
+            tool.description =
+                Some(format!("Changes the list of tools; {count} times so far").into());
         }
         Ok(ListToolsResult::with_all_items(tools))
     }
@@ -143,7 +157,9 @@ impl ServerHandler for Everything {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(ListResourceTemplatesResult::with_all_items(self.shared.catalog.resource_templates.clone()))
+        Ok(ListResourceTemplatesResult::with_all_items(
+            self.shared.catalog.resource_templates.clone(),
+        ))
     }
 
     async fn read_resource(
@@ -156,7 +172,9 @@ impl ServerHandler for Everything {
             return Ok(result.into());
         }
         let updates = self.changes().count(Change::WatchedResource);
-        content::resource(uri, updates)?.map(Into::into).ok_or_else(|| not_found(uri))
+        content::resource(uri, updates)?
+            .map(Into::into)
+            .ok_or_else(|| not_found(uri))
     }
 
     async fn read_resource_directory(
@@ -189,9 +207,14 @@ impl ServerHandler for Everything {
         _context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
         let mut prompts = self.shared.catalog.prompts.clone();
-        for prompt in prompts.iter_mut().filter(|prompt| prompt.name == "test_simple_prompt") {
+        for prompt in prompts
+            .iter_mut()
+            .filter(|prompt| prompt.name == "test_simple_prompt")
+        {
             let count = self.changes().count(Change::Prompts);
-            prompt.description = Some(format!("A prompt without arguments; the list changed {count} times"));
+            prompt.description = Some(format!(
+                "A prompt without arguments; the list changed {count} times"
+            ));
         }
         Ok(ListPromptsResult::with_all_items(prompts))
     }
@@ -213,12 +236,20 @@ impl ServerHandler for Everything {
             .find(|prompt| prompt.name == *name)
             .and_then(|prompt| self.interactions().dialogue(&prompt.name))
             .ok_or_else(|| ErrorData::invalid_params(format!("unknown prompt: {name}"), None))?;
-        let input = Input { responses: request.input_responses, state: request.request_state };
-        match self.interactions().run(name, dialogue, input, &context).await? {
+        let input = Input {
+            responses: request.input_responses,
+            state: request.request_state,
+        };
+        match self
+            .interactions()
+            .run(name, dialogue, input, &context)
+            .await?
+        {
             Outcome::Ask(question) => Ok(question.into()),
             Outcome::Answered(answers) => {
                 let answers = json!(answers).to_string();
-                content::prompt_of(vec![content::text(&format!("Context: {answers}"))]).map(Into::into)
+                content::prompt_of(vec![content::text(&format!("Context: {answers}"))])
+                    .map(Into::into)
             }
         }
     }
@@ -271,10 +302,14 @@ impl ServerHandler for Everything {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        self.changes().tell(context.peer, Arc::clone(&self.subscriptions));
+        self.changes()
+            .tell(context.peer, Arc::clone(&self.subscriptions));
     }
 
-    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
         Some(requested.clone())
     }
 
@@ -288,7 +323,9 @@ impl ServerHandler for Everything {
         request: GetTaskParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        self.tasks().get_task(&request.task_id).map(GetTaskResult::new)
+        self.tasks()
+            .get_task(&request.task_id)
+            .map(GetTaskResult::new)
     }
 
     async fn update_task(
@@ -296,7 +333,8 @@ impl ServerHandler for Everything {
         request: UpdateTaskParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.tasks().update_task(&request.task_id, request.input_responses)
+        self.tasks()
+            .update_task(&request.task_id, request.input_responses)
     }
 
     async fn cancel_task(

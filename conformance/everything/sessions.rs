@@ -39,7 +39,11 @@ impl Sessions {
         let events = MemoryEventStore::new()?;
         let mut inner = LocalSessionManager::default().with_event_store(Arc::new(events.clone()));
         inner.session_config.sse_retry = Some(retry);
-        Ok(Self { inner, events, retry })
+        Ok(Self {
+            inner,
+            events,
+            retry,
+        })
     }
 }
 

@@ -26,7 +26,11 @@ fn skill() -> Skill {
     let files = [SKILL, STYLE]
         .map(|(uri, text)| SkillResource::from_bytes(uri, text.as_bytes()))
         .to_vec();
-    Skill::new(SKILL.0, SkillFrontmatter::new(NAME, DESCRIPTION), SkillResources::Files(files))
+    Skill::new(
+        SKILL.0,
+        SkillFrontmatter::new(NAME, DESCRIPTION),
+        SkillResources::Files(files),
+    )
 }
 
 pub(crate) fn list() -> ListSkillsResult {
@@ -35,12 +39,18 @@ pub(crate) fn list() -> ListSkillsResult {
 
 pub(crate) fn get(uri: &str) -> Result<GetSkillResult, ErrorData> {
     let skill = skill();
-    if uri == skill.uri { Ok(GetSkillResult::new(skill)) } else { Err(unknown(uri)) }
+    if uri == skill.uri {
+        Ok(GetSkillResult::new(skill))
+    } else {
+        Err(unknown(uri))
+    }
 }
 
 /// The manifest as an entry of `resources/list`.
 pub(crate) fn manifest() -> Resource {
-    Resource::new(SKILL.0, NAME).with_description(DESCRIPTION).with_mime_type("text/markdown")
+    Resource::new(SKILL.0, NAME)
+        .with_description(DESCRIPTION)
+        .with_mime_type("text/markdown")
 }
 
 pub(crate) fn directory(uri: &str) -> Result<ListResourcesResult, ErrorData> {

@@ -1,11 +1,15 @@
 //! What each tool does.
-#![allow(deprecated, reason = "logging is deprecated by SEP-2577, and still spoken")]
+#![allow(
+    deprecated,
+    reason = "logging is deprecated by SEP-2577, and still spoken"
+)]
 
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ElicitRequestParams, InputRequest,
-    JsonObject, LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, SamplingMessage,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ElicitRequestParams,
+    InputRequest, JsonObject, LoggingLevel, LoggingMessageNotificationParam,
+    ProgressNotificationParam, SamplingMessage,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
@@ -28,7 +32,10 @@ pub(crate) async fn call(
 ) -> Result<CallToolResponse, ErrorData> {
     let arguments = request.arguments.unwrap_or_default();
     let name = request.name.as_ref();
-    let input = Input { responses: request.input_responses, state: request.request_state };
+    let input = Input {
+        responses: request.input_responses,
+        state: request.request_state,
+    };
     if let Some(contents) = fixed(name) {
         return success(contents).map(Into::into);
     }
@@ -40,14 +47,20 @@ pub(crate) async fn call(
             let message = "This tool intentionally returns an error for testing";
             Ok(CallToolResult::error(vec![ContentBlock::text(message)]).into())
         }
-        "test_tool_with_logging" | "test_logging_tool" => log_thrice(server, &context).await.map(Into::into),
+        "test_tool_with_logging" | "test_logging_tool" => {
+            log_thrice(server, &context).await.map(Into::into)
+        }
         "test_tool_with_progress" => progress(&context).await.map(Into::into),
         "test_reconnection" => reconnect(&context).await.map(Into::into),
         "test_trigger_tool_change" => announce(server, Change::Tools).map(Into::into),
         "test_trigger_prompt_change" => announce(server, Change::Prompts).map(Into::into),
         "test_trigger_resource_update" => announce(server, Change::WatchedResource).map(Into::into),
         "slow_compute" => Ok(tasks::slow_compute(server.tasks(), &arguments, &context).await),
-        "failing_job" | "protocol_error_job" | "confirm_delete" | "multi_input" | "test_tool_with_task" => {
+        "failing_job"
+        | "protocol_error_job"
+        | "confirm_delete"
+        | "multi_input"
+        | "test_tool_with_task" => {
             tasks::require(&context)?;
             run_as_task(server, name, input, &context).await
         }
@@ -56,25 +69,31 @@ pub(crate) async fn call(
                 let dialogue = with_arguments(name, dialogue, &arguments)?;
                 converse(server, name, dialogue, input, &context).await
             }
-            None => Err(ErrorData::invalid_params(format!("unknown tool: {name}"), None)),
+            None => Err(ErrorData::invalid_params(
+                format!("unknown tool: {name}"),
+                None,
+            )),
         },
     }
 }
 
 fn success(contents: Vec<Value>) -> Result<CallToolResult, ErrorData> {
-    let contents = contents.into_iter().map(from_wire).collect::<Result<Vec<_>, _>>()?;
+    let contents = contents
+        .into_iter()
+        .map(from_wire)
+        .collect::<Result<Vec<_>, _>>()?;
     Ok(CallToolResult::success(contents))
 }
 
 fn fixed(name: &str) -> Option<Vec<Value>> {
     let image = || json!({ "type": "image", "data": PNG, "mimeType": "image/png" });
-    let resource = |uri: &str, mime_type: &str, text: &str| {
-        json!({ "type": "resource", "resource": { "uri": uri, "mimeType": mime_type, "text": text } })
-    };
+    let resource = |uri: &str, mime_type: &str, text: &str| json!({ "type": "resource", "resource": { "uri": uri, "mimeType": mime_type, "text": text } });
     Some(match name {
         "test_simple_text" => vec![text("This is a simple text response for testing.")],
         "test_image_content" => vec![image()],
-        "test_audio_content" => vec![json!({ "type": "audio", "data": WAV, "mimeType": "audio/wav" })],
+        "test_audio_content" => {
+            vec![json!({ "type": "audio", "data": WAV, "mimeType": "audio/wav" })]
+        }
         "test_embedded_resource" => vec![resource(
             "test://embedded-resource",
             "text/plain",
@@ -83,7 +102,11 @@ fn fixed(name: &str) -> Option<Vec<Value>> {
         "test_multiple_content_types" => vec![
             text("Multiple content types test:"),
             image(),
-            resource("test://mixed-content-resource", "application/json", r#"{"test":"data","value":123}"#),
+            resource(
+                "test://mixed-content-resource",
+                "application/json",
+                r#"{"test":"data","value":123}"#,
+            ),
         ],
         _ => return None,
     })
@@ -108,8 +131,16 @@ async fn log_thrice(
     server: &Everything,
     context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResult, ErrorData> {
-    let level = if is_modern(context) { context.meta.log_level() } else { Some(server.log_level()) };
-    let steps = ["Tool execution started", "Tool processing data", "Tool execution completed"];
+    let level = if is_modern(context) {
+        context.meta.log_level()
+    } else {
+        Some(server.log_level())
+    };
+    let steps = [
+        "Tool execution started",
+        "Tool processing data",
+        "Tool execution completed",
+    ];
     for (number, step) in steps.into_iter().enumerate() {
         if number > 0 {
             tokio::time::sleep(PAUSE).await;
@@ -160,10 +191,16 @@ async fn run_as_task(
     if name != "test_tool_with_task" {
         return Ok(tasks::ask(server.tasks(), dialogue));
     }
-    Ok(match server.interactions().run(name, dialogue, input, context).await? {
-        Outcome::Ask(question) => question.into(),
-        Outcome::Answered(answers) => tasks::go_on(server.tasks(), answers),
-    })
+    Ok(
+        match server
+            .interactions()
+            .run(name, dialogue, input, context)
+            .await?
+        {
+            Outcome::Ask(question) => question.into(),
+            Outcome::Answered(answers) => tasks::go_on(server.tasks(), answers),
+        },
+    )
 }
 
 /// Two tools ask what their arguments say.
@@ -179,13 +216,19 @@ fn with_arguments(
             .map(str::to_owned)
             .ok_or_else(|| ErrorData::invalid_params(format!("argument {key} is required"), None))
     };
-    for question in dialogue.rounds.iter_mut().flat_map(|round| round.values_mut()) {
+    for question in dialogue
+        .rounds
+        .iter_mut()
+        .flat_map(|round| round.values_mut())
+    {
         match (name, question) {
             ("test_sampling", InputRequest::CreateMessage(request)) => {
                 request.params.messages = vec![SamplingMessage::user_text(argument("prompt")?)];
             }
             ("test_elicitation", InputRequest::Elicitation(request)) => {
-                if let ElicitRequestParams::FormElicitationParams { message, .. } = &mut request.params {
+                if let ElicitRequestParams::FormElicitationParams { message, .. } =
+                    &mut request.params
+                {
                     *message = argument("message")?;
                 }
             }
@@ -202,20 +245,46 @@ async fn converse(
     input: Input,
     context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
-    match server.interactions().run(name, dialogue, input, context).await? {
+    match server
+        .interactions()
+        .run(name, dialogue, input, context)
+        .await?
+    {
         Outcome::Ask(question) => Ok(question.into()),
-        Outcome::Answered(answers) => success(vec![text(&conclusion(name, &answers))]).map(Into::into),
+        Outcome::Answered(answers) => {
+            success(vec![text(&conclusion(name, &answers))]).map(Into::into)
+        }
     }
 }
 
 fn conclusion(name: &str, answers: &Answers) -> String {
-    let action = |key: &str| answers.get(key).and_then(|answer| answer.get("action")).unwrap_or(&Value::Null);
-    let content = |key: &str| answers.get(key).and_then(|answer| answer.get("content")).unwrap_or(&Value::Null);
+    let action = |key: &str| {
+        answers
+            .get(key)
+            .and_then(|answer| answer.get("action"))
+            .unwrap_or(&Value::Null)
+    };
+    let content = |key: &str| {
+        answers
+            .get(key)
+            .and_then(|answer| answer.get("content"))
+            .unwrap_or(&Value::Null)
+    };
     match name {
         "test_sampling" => format!("LLM response: {}", content("sample")),
-        "test_elicitation" => format!("User response: action={}, content={}", action("user"), content("user")),
+        "test_elicitation" => format!(
+            "User response: action={}, content={}",
+            action("user"),
+            content("user")
+        ),
         "test_input_required_result_elicitation" => {
-            format!("Hello, {}!", content("user_name").get("name").and_then(Value::as_str).unwrap_or("stranger"))
+            format!(
+                "Hello, {}!",
+                content("user_name")
+                    .get("name")
+                    .and_then(Value::as_str)
+                    .unwrap_or("stranger")
+            )
         }
         "test_input_required_result_request_state" => "state-ok".to_owned(),
         _ => {

@@ -1,0 +1,133 @@
+//! The real `steadfast serve` between clients and servers.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hyper::Method;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::process::Command;
+use tokio::time::Instant;
+
+use crate::Failure;
+use crate::http::Admin;
+use crate::process::{Logs, Process};
+use crate::programs::Programs;
+
+/// The agent of requests without a credential: the suite sends none.
+pub(crate) const ANONYMOUS: &str = "dev";
+
+/// How often the admin API is asked.
+const POLL: Duration = Duration::from_millis(50);
+
+#[derive(Debug)]
+pub(crate) struct Gateway {
+    /// `http://` and the address.
+    pub(crate) base: String,
+    admin: Admin,
+    _process: Process,
+    _data: TempDir,
+}
+
+impl Gateway {
+    /// Starts a daemon that knows these agents and these servers.
+    pub(crate) async fn start(
+        programs: &Programs,
+        logs: &Logs,
+        agents: &[&str],
+        servers: &[(&str, String)],
+    ) -> Result<Self, Failure> {
+        let data = tempfile::tempdir()?;
+        let config = data.path().join("steadfast.toml");
+        std::fs::write(&config, configuration(agents, servers)?)?;
+        let store: PathBuf = data.path().join("data");
+        let mut command = Command::new(programs.binary("steadfast"));
+        command
+            .arg("serve")
+            .arg("--config")
+            .arg(&config)
+            .arg("--data")
+            .arg(&store);
+        command.args(["--listen", "127.0.0.1:0"]);
+        let ready = "listening on ";
+        let (process, line) = Process::start(command, "steadfast", logs, ready).await?;
+        let base = line
+            .trim_start_matches(ready)
+            .trim()
+            .trim_end_matches('/')
+            .to_owned();
+        let token = std::fs::read_to_string(store.join("admin.token"))?;
+        let admin = Admin::new(&base, &token);
+        Ok(Self {
+            base,
+            admin,
+            _process: process,
+            _data: data,
+        })
+    }
+
+    /// The agents' address of one server.
+    pub(crate) fn url(&self, server: &str) -> String {
+        format!("{}/mcp/{server}", self.base)
+    }
+
+    /// A fresh key of an agent.
+    pub(crate) async fn key(&self, agent: &str) -> Result<String, Failure> {
+        let answer = self
+            .admin
+            .request(Method::POST, &format!("/agents/{agent}/key"))
+            .await?;
+        let key = answer
+            .get("key")
+            .and_then(Value::as_str)
+            .ok_or("the answer has no key")?;
+        Ok(key.to_owned())
+    }
+
+    /// The connection object.
+    pub(crate) async fn connection(&self, agent: &str, server: &str) -> Result<Value, Failure> {
+        self.admin
+            .request(Method::GET, &format!("/connections/{agent}/{server}"))
+            .await
+    }
+
+    /// Waits until a connection is, or is no longer, connected.
+    pub(crate) async fn wait(
+        &self,
+        agent: &str,
+        server: &str,
+        connected: bool,
+        limit: Duration,
+    ) -> Result<(), Failure> {
+        let deadline = Instant::now() + limit;
+        let mut clock = tokio::time::interval(POLL);
+        loop {
+            clock.tick().await;
+            let connection = self.connection(agent, server).await?;
+            let state = connection
+                .get("state")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            if (state == "connected") == connected {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(format!("after {limit:?} the connection is still {connection}").into());
+            }
+        }
+    }
+}
+
+fn configuration(agents: &[&str], servers: &[(&str, String)]) -> Result<String, Failure> {
+    let mut text = format!(
+        "[gateway]\nanonymous_agent = \"{ANONYMOUS}\"\n\n[retry]\nfirst = \"100ms\"\nmax = \"1s\"\n"
+    );
+    for agent in agents {
+        write!(text, "\n[agents.{agent}]\nservers = \"*\"\n")?;
+    }
+    for (server, url) in servers {
+        write!(text, "\n[servers.{server}]\nurl = \"{url}\"\n")?;
+    }
+    Ok(text)
+}

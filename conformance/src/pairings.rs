@@ -1,0 +1,260 @@
+//! Real clients through the gateway to real servers. In each pairing the server is killed and started again in
+//! mid-session, on the same port; the client is to notice nothing but a pause.
+
+use std::time::Duration;
+
+use tokio::process::Command;
+use tokio::time::Instant;
+
+use crate::Failure;
+use crate::gateway::Gateway;
+use crate::peer::Peer;
+use crate::process::{Logs, Process, free_port};
+use crate::programs::Programs;
+use crate::report::PairingRow;
+
+/// A connection of the gateway: opening it the first time, noticing that the server is gone, and opening it again.
+const CONNECT: Duration = Duration::from_secs(30);
+const NOTICE: Duration = Duration::from_secs(10);
+
+/// Each client is an agent of its own, so that each pairing has a connection of its own.
+#[derive(Debug, Clone, Copy)]
+struct ClientKind {
+    agent: &'static str,
+    program: Program,
+    era: &'static str,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Program {
+    /// A script of `peers/`, by Node.
+    Node(&'static str),
+    /// A script of `peers/`, by Python.
+    Python(&'static str),
+    /// Our own, built on rmcp.
+    Rmcp,
+}
+
+const CLIENTS: [ClientKind; 7] = [
+    ClientKind {
+        agent: "typescript-v1",
+        program: Program::Node("client-v1.mjs"),
+        era: "legacy",
+    },
+    ClientKind {
+        agent: "typescript-v2-legacy",
+        program: Program::Node("client-v2.mjs"),
+        era: "legacy",
+    },
+    ClientKind {
+        agent: "typescript-v2-modern",
+        program: Program::Node("client-v2.mjs"),
+        era: "modern",
+    },
+    ClientKind {
+        agent: "python-v2-legacy",
+        program: Program::Python("python_client.py"),
+        era: "legacy",
+    },
+    ClientKind {
+        agent: "python-v2-modern",
+        program: Program::Python("python_client.py"),
+        era: "modern",
+    },
+    ClientKind {
+        agent: "rmcp-legacy",
+        program: Program::Rmcp,
+        era: "legacy",
+    },
+    ClientKind {
+        agent: "rmcp-modern",
+        program: Program::Rmcp,
+        era: "modern",
+    },
+];
+
+/// A server, and a call that it answers.
+#[derive(Debug, Clone, Copy)]
+struct ServerKind {
+    name: &'static str,
+    tool: &'static str,
+    arguments: &'static str,
+    answer: &'static str,
+    /// What it writes once it listens.
+    ready: &'static str,
+}
+
+const SERVERS: [ServerKind; 3] = [
+    ServerKind {
+        name: "typescript-everything",
+        tool: "echo",
+        arguments: r#"{"message":"hello"}"#,
+        answer: "Echo: hello",
+        ready: "listening on port",
+    },
+    ServerKind {
+        name: "python",
+        tool: "add",
+        arguments: r#"{"a":1,"b":2}"#,
+        answer: "1 + 2 = 3",
+        ready: "running on http://",
+    },
+    ServerKind {
+        name: "rmcp-everything",
+        tool: "greet",
+        arguments: r#"{"name":"peer"}"#,
+        answer: "Hello, peer!",
+        ready: "listening on http://",
+    },
+];
+
+impl ServerKind {
+    fn command(&self, programs: &Programs, port: u16) -> Command {
+        let port = port.to_string();
+        match self.name {
+            "typescript-everything" => {
+                let mut command = Command::new(programs.node());
+                command
+                    .arg(programs.module("@modelcontextprotocol/server-everything/dist/index.js"));
+                command.arg("streamableHttp").env("PORT", port);
+                command
+            }
+            "python" => {
+                let mut command = Command::new(programs.python());
+                command.arg(programs.peer("python_server.py")).arg(port);
+                command
+            }
+            _ => {
+                let mut command = Command::new(programs.binary("everything-server"));
+                command.args(["--listen", &format!("127.0.0.1:{port}")]);
+                command
+            }
+        }
+    }
+
+    async fn start(&self, programs: &Programs, logs: &Logs, port: u16) -> Result<Process, Failure> {
+        let (process, _) =
+            Process::start(self.command(programs, port), self.name, logs, self.ready).await?;
+        Ok(process)
+    }
+}
+
+impl ClientKind {
+    fn command(&self, programs: &Programs, url: &str, key: &str) -> Command {
+        let mut command = match self.program {
+            Program::Node(script) => {
+                let mut command = Command::new(programs.node());
+                command.arg(programs.peer(script));
+                command
+            }
+            Program::Python(script) => {
+                let mut command = Command::new(programs.python());
+                command.arg(programs.peer(script));
+                command
+            }
+            Program::Rmcp => Command::new(programs.binary("rmcp-client")),
+        };
+        command.args([url, key, self.era]);
+        command
+    }
+}
+
+pub(crate) async fn run(programs: &Programs, logs: &Logs) -> Result<Vec<PairingRow>, Failure> {
+    let mut servers = Vec::new();
+    for server in SERVERS {
+        let port = free_port()?;
+        servers.push((server, port, server.start(programs, logs, port).await?));
+    }
+    let urls: Vec<_> = servers
+        .iter()
+        .map(|(server, port, _)| (server.name, format!("http://127.0.0.1:{port}/mcp")))
+        .collect();
+    let gateway =
+        Gateway::start(programs, logs, &CLIENTS.map(|client| client.agent), &urls).await?;
+    let mut rows = Vec::new();
+    for (server, port, process) in servers {
+        rows.extend(with_server(programs, logs, &gateway, server, port, process).await?);
+    }
+    Ok(rows)
+}
+
+/// All clients at once with one server: it dies once for all of them.
+async fn with_server(
+    programs: &Programs,
+    logs: &Logs,
+    gateway: &Gateway,
+    server: ServerKind,
+    port: u16,
+    process: Process,
+) -> Result<Vec<PairingRow>, Failure> {
+    let opened = CLIENTS.map(|client| open(programs, logs, gateway, client, server));
+    let opened = futures_util::future::join_all(opened).await;
+
+    let killed = Instant::now();
+    process.kill().await?;
+    let noticing = CLIENTS.map(|client| gateway.wait(client.agent, server.name, false, NOTICE));
+    // A connection without an open stream may notice only when it is used, which is as good.
+    let _ = futures_util::future::join_all(noticing).await;
+    let _process = server.start(programs, logs, port).await?;
+    let back = Instant::now();
+
+    let resumed = CLIENTS.into_iter().zip(opened).map(|(client, peer)| async move {
+        let outcome = match peer {
+            Ok(peer) => resume(gateway, client, server, peer).await,
+            Err(failure) => Err(failure),
+        };
+        let outcome = outcome.map_err(|failure| failure.to_string()).map(|connected| {
+            let (pause, after) = (connected - killed, connected.saturating_duration_since(back));
+            format!("noticed nothing; away for {pause:.1?}, connected {after:.1?} after it was back")
+        });
+        PairingRow { client: client.agent, server: server.name, outcome }
+    });
+    Ok(futures_util::future::join_all(resumed).await)
+}
+
+/// A session that works.
+async fn open(
+    programs: &Programs,
+    logs: &Logs,
+    gateway: &Gateway,
+    client: ClientKind,
+    server: ServerKind,
+) -> Result<Peer, Failure> {
+    gateway
+        .wait(client.agent, server.name, true, CONNECT)
+        .await?;
+    let key = gateway.key(client.agent).await?;
+    let command = client.command(programs, &gateway.url(server.name), &key);
+    let mut peer = Peer::start(command, client.agent, logs).await?;
+    use_it(&mut peer, server).await?;
+    Ok(peer)
+}
+
+/// The same session, after its server came back; when the gateway was connected again.
+async fn resume(
+    gateway: &Gateway,
+    client: ClientKind,
+    server: ServerKind,
+    mut peer: Peer,
+) -> Result<Instant, Failure> {
+    gateway
+        .wait(client.agent, server.name, true, CONNECT)
+        .await?;
+    let connected = Instant::now();
+    use_it(&mut peer, server).await?;
+    peer.quit().await?;
+    Ok(connected)
+}
+
+async fn use_it(peer: &mut Peer, server: ServerKind) -> Result<(), Failure> {
+    let tools = peer.list().await?;
+    if !tools.iter().any(|tool| tool == server.tool) {
+        return Err(format!("{} is not among {tools:?}", server.tool).into());
+    }
+    let answer = peer.call(server.tool, server.arguments).await?;
+    if answer == server.answer {
+        Ok(())
+    } else {
+        Err(format!("unexpected answer: {answer}").into())
+    }
+}

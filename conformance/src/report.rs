@@ -1,0 +1,334 @@
+//! What came out, as one table, and whether it is what was expected.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::exceptions::{Exceptions, Place};
+use crate::requirements::Kind;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Passed,
+    /// The suite itself leaves it out.
+    Skipped,
+    Failed(Vec<String>),
+    /// Failed, and `exceptions.toml` says why.
+    Excused(String),
+}
+
+impl Verdict {
+    fn mark(&self) -> &'static str {
+        match self {
+            Self::Passed => "pass",
+            Self::Skipped => "skip",
+            Self::Failed(_) => "FAIL",
+            Self::Excused(_) => "known",
+        }
+    }
+
+    fn is_good(&self) -> bool {
+        matches!(self, Self::Passed | Self::Skipped)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct ServerRow {
+    pub(crate) scenario: String,
+    pub(crate) revision: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) direct: Verdict,
+    pub(crate) gateway: Option<Verdict>,
+}
+
+#[derive(Debug)]
+pub(crate) struct ClientRow {
+    pub(crate) scenario: &'static str,
+    pub(crate) revision: &'static str,
+    pub(crate) verdict: Verdict,
+}
+
+#[derive(Debug)]
+pub(crate) struct PairingRow {
+    pub(crate) client: &'static str,
+    pub(crate) server: &'static str,
+    /// How long the pause was that the client saw, or what went wrong.
+    pub(crate) outcome: Result<String, String>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) servers: Vec<ServerRow>,
+    pub(crate) clients: Vec<ClientRow>,
+    pub(crate) pairings: Vec<PairingRow>,
+    /// Exceptions that do not hold.
+    complaints: Vec<String>,
+    /// Where the output of all programs was kept.
+    pub(crate) logs: Option<PathBuf>,
+}
+
+impl Report {
+    /// Compares with the exceptions: strict both ways.
+    pub(crate) fn judge(&mut self, exceptions: &Exceptions) {
+        for row in &mut self.servers {
+            let (scenario, revision) = (&row.scenario, row.revision);
+            let places = [
+                (Place::Direct, Some(&mut row.direct)),
+                (Place::Gateway, row.gateway.as_mut()),
+            ];
+            for (place, verdict) in places {
+                let excused = verdict
+                    .and_then(|verdict| excuse(exceptions, scenario, revision, place, verdict));
+                self.complaints.extend(excused);
+            }
+        }
+        for row in &mut self.clients {
+            let excused = excuse(
+                exceptions,
+                row.scenario,
+                row.revision,
+                Place::Client,
+                &mut row.verdict,
+            );
+            self.complaints.extend(excused);
+        }
+        for entry in &exceptions.entries {
+            let ran = match entry.place {
+                Place::Direct => !self.servers.is_empty(),
+                Place::Gateway => self.servers.iter().any(|row| row.gateway.is_some()),
+                Place::Client => !self.clients.is_empty(),
+            };
+            let servers = self
+                .servers
+                .iter()
+                .map(|row| (row.scenario.as_str(), row.revision));
+            let clients = self.clients.iter().map(|row| (row.scenario, row.revision));
+            let known = match entry.place {
+                Place::Direct | Place::Gateway => servers.collect::<Vec<_>>(),
+                Place::Client => clients.collect(),
+            };
+            if ran && !known.contains(&(entry.scenario.as_str(), entry.revision.as_str())) {
+                let (scenario, revision) = (&entry.scenario, &entry.revision);
+                self.complaints.push(format!(
+                    "exceptions.toml names {scenario} {revision}, which was not run"
+                ));
+            }
+        }
+    }
+
+    pub(crate) fn passed(&self) -> bool {
+        let unexpected = |verdict: &Verdict| matches!(verdict, Verdict::Failed(_));
+        self.complaints.is_empty()
+            && !self
+                .servers
+                .iter()
+                .any(|row| unexpected(&row.direct) || row.gateway.as_ref().is_some_and(unexpected))
+            && !self.clients.iter().any(|row| unexpected(&row.verdict))
+            && self.pairings.iter().all(|row| row.outcome.is_ok())
+    }
+}
+
+/// Marks a failure that was expected; a complaint where one was expected that did not come.
+fn excuse(
+    exceptions: &Exceptions,
+    scenario: &str,
+    revision: &str,
+    place: Place,
+    verdict: &mut Verdict,
+) -> Option<String> {
+    let entry = exceptions.find(scenario, revision, place)?;
+    if verdict.is_good() {
+        return Some(format!(
+            "{scenario} {revision} passes ({place:?}): take it out of exceptions.toml"
+        ));
+    }
+    *verdict = Verdict::Excused(entry.reason.clone());
+    None
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.servers.is_empty() {
+            self.write_servers(to)?;
+        }
+        if !self.clients.is_empty() {
+            self.write_clients(to)?;
+        }
+        if !self.pairings.is_empty() {
+            self.write_pairings(to)?;
+        }
+        for complaint in &self.complaints {
+            writeln!(to, "error: {complaint}")?;
+        }
+        if let Some(logs) = &self.logs {
+            writeln!(to, "The output of all programs is in {}", logs.display())?;
+        }
+        write!(
+            to,
+            "{}",
+            if self.passed() {
+                "conformance: passed"
+            } else {
+                "conformance: FAILED"
+            }
+        )
+    }
+}
+
+impl Report {
+    fn write_servers(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            to,
+            "{:<46} {:<11} {:<6} gateway",
+            "server scenario", "revision", "direct"
+        )?;
+        for row in &self.servers {
+            let gateway = row.gateway.as_ref().map_or("-", Verdict::mark);
+            writeln!(
+                to,
+                "{:<46} {:<11} {:<6} {gateway}",
+                row.scenario,
+                row.revision,
+                row.direct.mark()
+            )?;
+            write_reason(to, "direct", &row.direct)?;
+            if let Some(verdict) = &row.gateway {
+                write_reason(to, "gateway", verdict)?;
+            }
+        }
+        let mut groups: Vec<(&str, Kind)> = self
+            .servers
+            .iter()
+            .map(|row| (row.revision, row.kind))
+            .collect();
+        groups.sort_unstable();
+        groups.dedup();
+        for (revision, kind) in groups {
+            let rows: Vec<_> = self
+                .servers
+                .iter()
+                .filter(|row| (row.revision, row.kind) == (revision, kind))
+                .collect();
+            let total = rows.len();
+            let direct = rows.iter().filter(|row| row.direct.is_good()).count();
+            let what = match kind {
+                Kind::Required => "required",
+                Kind::Extension => "of extensions",
+                Kind::Further => "not scored",
+            };
+            write!(to, "{revision} {what}: direct {direct}/{total}")?;
+            if rows.iter().any(|row| row.gateway.is_some()) {
+                let gateway = rows
+                    .iter()
+                    .filter(|row| row.gateway.as_ref().is_some_and(Verdict::is_good))
+                    .count();
+                write!(to, ", gateway {gateway}/{total}")?;
+            }
+            writeln!(to)?;
+        }
+        writeln!(to)
+    }
+
+    fn write_clients(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(to, "{:<46} {:<11} keeper", "client scenario", "revision")?;
+        for row in &self.clients {
+            writeln!(
+                to,
+                "{:<46} {:<11} {}",
+                row.scenario,
+                row.revision,
+                row.verdict.mark()
+            )?;
+            write_reason(to, "keeper", &row.verdict)?;
+        }
+        let good = self
+            .clients
+            .iter()
+            .filter(|row| row.verdict.is_good())
+            .count();
+        writeln!(to, "client scenarios: {good}/{}\n", self.clients.len())
+    }
+
+    fn write_pairings(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            to,
+            "{:<24} {:<22} server killed in mid-session",
+            "client", "server"
+        )?;
+        for row in &self.pairings {
+            let outcome = match &row.outcome {
+                Ok(noticed) => noticed.clone(),
+                Err(why) => format!("FAIL: {why}"),
+            };
+            writeln!(to, "{:<24} {:<22} {outcome}", row.client, row.server)?;
+        }
+        let good = self
+            .pairings
+            .iter()
+            .filter(|row| row.outcome.is_ok())
+            .count();
+        writeln!(to, "pairings: {good}/{}\n", self.pairings.len())
+    }
+}
+
+fn write_reason(to: &mut fmt::Formatter<'_>, place: &str, verdict: &Verdict) -> fmt::Result {
+    match verdict {
+        Verdict::Passed | Verdict::Skipped => Ok(()),
+        Verdict::Failed(why) => why
+            .iter()
+            .try_for_each(|why| writeln!(to, "    {place}: {why}")),
+        Verdict::Excused(reason) => writeln!(to, "    {place}: known: {reason}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn report(direct: Verdict, gateway: Verdict) -> Report {
+        let row = ServerRow {
+            scenario: "ping".to_owned(),
+            revision: "2025-11-25",
+            kind: Kind::Required,
+            direct,
+            gateway: Some(gateway),
+        };
+        Report {
+            servers: vec![row],
+            ..Report::default()
+        }
+    }
+
+    fn exceptions(scenario: &str, place: &str) -> Exceptions {
+        let text = format!(
+            "[[exception]]\nscenario = \"{scenario}\"\nrevision = \"2025-11-25\"\nwhere = \"{place}\"\nreason = \"so\"\n"
+        );
+        toml::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn an_expected_failure_passes_and_an_unexpected_one_does_not() {
+        let failed = || Verdict::Failed(vec!["why".to_owned()]);
+        let mut known = report(Verdict::Passed, failed());
+        known.judge(&exceptions("ping", "gateway"));
+        assert!(known.passed());
+        let mut unknown = report(failed(), failed());
+        unknown.judge(&exceptions("ping", "gateway"));
+        assert!(!unknown.passed());
+    }
+
+    #[test]
+    fn an_exception_that_passes_fails() {
+        let mut report = report(Verdict::Passed, Verdict::Passed);
+        report.judge(&exceptions("ping", "gateway"));
+        assert!(!report.passed());
+    }
+
+    #[test]
+    fn an_exception_for_a_scenario_that_is_not_there_fails() {
+        let mut report = report(Verdict::Passed, Verdict::Passed);
+        report.judge(&exceptions("pong", "direct"));
+        assert!(!report.passed());
+    }
+}
