@@ -50,6 +50,8 @@ pub enum Kind {
     ScopeInsufficient,
     /// Another 403.
     Forbidden,
+    /// The configuration cannot work.
+    Misconfigured,
 }
 
 impl Kind {
@@ -70,6 +72,7 @@ impl Kind {
             Self::SignInRequired => code::SIGN_IN_REQUIRED,
             Self::ScopeInsufficient => code::SCOPE_INSUFFICIENT,
             Self::Forbidden => code::FORBIDDEN,
+            Self::Misconfigured => code::CONFIG_BAD_VALUE,
         }
     }
 

@@ -1,5 +1,6 @@
 //! One request on its way to a server, and everything that can become of it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -64,14 +65,42 @@ pub enum Answer {
 /// Dropping it tells the upstream what the policy of the call says (nothing, for a legacy agent).
 #[derive(Debug)]
 pub struct AnswerStream {
-    pub(crate) messages: mpsc::Receiver<Message>,
-    pub(crate) _handle: CallHandle,
+    ready: VecDeque<Message>,
+    rest: Option<mpsc::Receiver<Message>>,
+    cancel_on_drop: Option<CallHandle>,
 }
 
 impl AnswerStream {
-    /// The next message; `None` after the last one.
+    pub(crate) fn new(
+        ready: VecDeque<Message>,
+        rest: Option<mpsc::Receiver<Message>>,
+        cancel_on_drop: Option<CallHandle>,
+    ) -> Self {
+        Self {
+            ready,
+            rest,
+            cancel_on_drop,
+        }
+    }
+
+    /// The next message; `None` after the last one. Safe to drop while waiting.
     pub async fn next(&mut self) -> Option<Message> {
-        self.messages.recv().await
+        let message = match self.ready.pop_front() {
+            Some(message) => Some(message),
+            None => self.rest.as_mut()?.recv().await,
+        };
+        if matches!(message, Some(Message::Response(_) | Message::Failed(_))) {
+            self.cancel_on_drop = None;
+        }
+        message
+    }
+}
+
+impl Drop for AnswerStream {
+    fn drop(&mut self) {
+        if let Some(handle) = &self.cancel_on_drop {
+            handle.cancel(None);
+        }
     }
 }
 

@@ -54,7 +54,11 @@ impl std::str::FromStr for Span {
             "d" => 86_400_000,
             _ => 0,
         };
-        match number.parse::<u64>().ok().and_then(|n| n.checked_mul(factor)) {
+        match number
+            .parse::<u64>()
+            .ok()
+            .and_then(|n| n.checked_mul(factor))
+        {
             Some(millis) if factor > 0 => Ok(Self(Millis(millis))),
             _ if text == "0" => Ok(Self(Millis::ZERO)),
             _ => Err(format!(
@@ -67,7 +71,12 @@ impl std::str::FromStr for Span {
 impl std::fmt::Display for Span {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let millis = self.0.0;
-        for (unit, factor) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)] {
+        for (unit, factor) in [
+            ("d", 86_400_000),
+            ("h", 3_600_000),
+            ("m", 60_000),
+            ("s", 1_000),
+        ] {
             if millis >= factor && millis.is_multiple_of(factor) {
                 return write!(f, "{}{unit}", millis / factor);
             }
@@ -484,7 +493,10 @@ mod tests {
     #[test]
     fn spans_are_read_and_written_alike() {
         for text in ["500ms", "30s", "20m", "24h", "7d", "90s"] {
-            assert_eq!(text.parse::<Span>().map(|span| span.to_string()), Ok(text.to_owned()));
+            assert_eq!(
+                text.parse::<Span>().map(|span| span.to_string()),
+                Ok(text.to_owned())
+            );
         }
         assert_eq!("0".parse::<Span>(), Ok(Span::default()));
         assert!("soon".parse::<Span>().is_err());

@@ -1,14 +1,24 @@
 //! All links, kept in step with the configuration.
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
-use steadfast_core::{AgentName, ServerName};
-use steadfast_store::{Error, SharedRecords};
-use tokio::sync::broadcast;
+use parking_lot::{Mutex, RwLock};
+use steadfast_core::{AgentName, Fault, Kind, ServerName, connection, session, stream};
+use steadfast_store::{Error, SharedRecords, Transition};
+use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
+use tokio::task::JoinHandle;
 
+use crate::clock;
 use crate::config;
-use crate::link::{Link, ServerRequest};
+use crate::drive::{self, Input};
+use crate::link::{Link, Remembered, ServerRequest};
+use crate::perform::dial::Dialer;
 use crate::report::Report;
+use crate::route::Upstream;
 
 /// What happened to a connection: feeds the change stream.
 #[derive(Clone, Debug)]
@@ -29,67 +39,355 @@ pub trait Listener: Send + Sync + std::fmt::Debug {
     fn reopened(&self, agent: &AgentName, server: &ServerName);
 }
 
+/// What all drivers share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) store: SharedRecords,
+    pub(crate) retry: Arc<config::Retry>,
+    pub(crate) connection_policy: connection::Policy,
+    pub(crate) session_policy: session::Policy,
+    pub(crate) stream_policy: stream::Policy,
+    /// How many connections may be opened at a time.
+    pub(crate) gate: Arc<Semaphore>,
+    /// Polite ends of sessions that are still under way.
+    pub(crate) farewells: Farewells,
+    history: mpsc::UnboundedSender<Transition>,
+    stopping: AtomicBool,
+}
+
+impl Shared {
+    /// History is written behind.
+    pub(crate) fn record(&self, transition: Transition) {
+        let _ = self.history.send(transition);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+}
+
+/// Tasks that tell servers goodbye; waited for, within limits, when the keeper stops.
+#[derive(Debug, Default)]
+pub(crate) struct Farewells(Mutex<Vec<JoinHandle<()>>>);
+
+impl Farewells {
+    pub(crate) fn spawn(&self, farewell: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.0.lock();
+        tasks.retain(|task| !task.is_finished());
+        tasks.push(tokio::spawn(farewell));
+    }
+
+    async fn all(&self) {
+        let tasks = std::mem::take(&mut *self.0.lock());
+        for task in tasks {
+            let _ = task.await;
+        }
+    }
+}
+
+type Key = (AgentName, ServerName);
+
+#[derive(Debug)]
+struct Kept {
+    link: Arc<Link>,
+    driver: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    settings: config::Settings,
+    shared: Arc<Shared>,
+    dialer: Arc<Dialer>,
+    agents: Mutex<BTreeMap<AgentName, config::Agent>>,
+    servers: Mutex<BTreeMap<ServerName, config::Server>>,
+    links: RwLock<BTreeMap<Key, Kept>>,
+    listener: Arc<RwLock<Option<Arc<dyn Listener>>>>,
+    changes: broadcast::Sender<Change>,
+    /// Held while links are brought in step with the configuration.
+    configuring: tokio::sync::Mutex<()>,
+    background: Mutex<Vec<JoinHandle<()>>>,
+}
+
 /// All links. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Keeper {
+    inner: Arc<Inner>,
 }
+
+/// A watcher that is this far behind misses changes and is told so.
+const CHANGES: usize = 1_024;
 
 impl Keeper {
     /// Starts without agents and servers.
-    pub async fn start(settings: config::Settings, store: SharedRecords) -> Result<Self, Error> {
-        let _ = (settings, store);
-        unimplemented!()
+    ///
+    /// # Errors
+    ///
+    /// Where `network.ca_file` cannot be used.
+    pub async fn start(settings: config::Settings, store: SharedRecords) -> Result<Self, Fault> {
+        let connect = settings.retry.connect_timeout.duration();
+        let dialer = Dialer::new(&settings.network, connect)
+            .map_err(|message| Fault::new(Kind::Misconfigured, message))?;
+        let (history, entries) = mpsc::unbounded_channel();
+        let retry = Arc::new(settings.retry.clone());
+        let shared = Arc::new(Shared {
+            connection_policy: retry.connection(),
+            session_policy: retry.session(),
+            stream_policy: retry.stream(),
+            gate: Arc::new(Semaphore::new(retry.concurrent_reconnects.max(1) as usize)),
+            farewells: Farewells::default(),
+            history,
+            stopping: AtomicBool::new(false),
+            retry,
+            store: Arc::clone(&store),
+        });
+        let keeper = Self {
+            inner: Arc::new(Inner {
+                settings,
+                shared,
+                dialer: Arc::new(dialer),
+                agents: Mutex::default(),
+                servers: Mutex::default(),
+                links: RwLock::default(),
+                listener: Arc::default(),
+                changes: broadcast::Sender::new(CHANGES),
+                configuring: tokio::sync::Mutex::default(),
+                background: Mutex::default(),
+            }),
+        };
+        let write = tokio::spawn(write_history(store, entries));
+        let watch = tokio::spawn(watch_for_sleep(Arc::downgrade(&keeper.inner)));
+        keeper.inner.background.lock().extend([write, watch]);
+        Ok(keeper)
     }
 
     /// Who receives what servers send outside of any call.
     pub fn set_listener(&self, listener: Arc<dyn Listener>) {
-        let _ = listener;
-        unimplemented!()
+        *self.inner.listener.write() = Some(listener);
     }
 
     /// Adds or changes an agent (in memory and its links; the records are the caller's business).
+    ///
+    /// # Errors
+    ///
+    /// Where the store cannot be read.
     pub async fn put_agent(&self, name: AgentName, agent: config::Agent) -> Result<(), Error> {
-        let _ = (name, agent);
-        unimplemented!()
+        let _configuring = self.inner.configuring.lock().await;
+        self.inner.agents.lock().insert(name, agent);
+        self.bring_in_step().await
     }
 
     /// Removes an agent and its links.
     pub async fn remove_agent(&self, name: &AgentName) {
-        let _ = name;
-        unimplemented!()
+        let _configuring = self.inner.configuring.lock().await;
+        self.inner.agents.lock().remove(name);
+        if let Err(error) = self.bring_in_step().await {
+            tracing::warn!(%error, "links cannot be brought in step");
+        }
     }
 
     /// Adds or changes a server. Its links are reopened only where the change concerns them, and an
     /// upstream stream that still owes an answer is read to its end.
+    ///
+    /// # Errors
+    ///
+    /// Where the store cannot be read.
     pub async fn put_server(&self, name: ServerName, server: config::Server) -> Result<(), Error> {
-        let _ = (name, server);
-        unimplemented!()
+        let _configuring = self.inner.configuring.lock().await;
+        let before = self
+            .inner
+            .servers
+            .lock()
+            .insert(name.clone(), server.clone());
+        if let Some(before) = before
+            && before != server
+        {
+            self.reconfigure(&name, &before, &server);
+        }
+        self.bring_in_step().await
     }
 
     /// Removes a server and its links.
     pub async fn remove_server(&self, name: &ServerName) {
-        let _ = name;
-        unimplemented!()
+        let _configuring = self.inner.configuring.lock().await;
+        self.inner.servers.lock().remove(name);
+        if let Err(error) = self.bring_in_step().await {
+            tracing::warn!(%error, "links cannot be brought in step");
+        }
     }
 
-    /// One link. On the hot path: one lock-free lookup.
+    /// One link.
     pub fn link(&self, agent: &AgentName, server: &ServerName) -> Option<Arc<Link>> {
-        let _ = (agent, server);
-        unimplemented!()
+        let links = self.inner.links.read();
+        // The key is two shared strings: cloning them costs two counters.
+        let kept = links.get(&(agent.clone(), server.clone()))?;
+        Some(Arc::clone(&kept.link))
     }
 
     /// All links, by agent and server.
     pub fn links(&self) -> Vec<Arc<Link>> {
-        unimplemented!()
+        let links = self.inner.links.read();
+        links.values().map(|kept| Arc::clone(&kept.link)).collect()
     }
 
     /// Every change of a connection from now on.
     pub fn changes(&self) -> broadcast::Receiver<Change> {
-        unimplemented!()
+        self.inner.changes.subscribe()
     }
 
     /// Ends sessions politely and closes, within two seconds whatever the servers do.
     pub async fn shutdown(&self) {
-        unimplemented!()
+        self.inner.shared.stopping.store(true, Ordering::Relaxed);
+        let _configuring = self.inner.configuring.lock().await;
+        let kept = std::mem::take(&mut *self.inner.links.write());
+        let ended = async {
+            for done in kept.values().map(stop) {
+                let _ = done.await;
+            }
+            self.inner.shared.farewells.all().await;
+        };
+        let _ = tokio::time::timeout(Duration::from_secs(2), ended).await;
+        for kept in kept.into_values() {
+            kept.driver.abort();
+        }
+        for task in self.inner.background.lock().drain(..) {
+            task.abort();
+        }
+    }
+
+    /// Opens links that are wanted and missing, and closes those that are no longer wanted.
+    async fn bring_in_step(&self) -> Result<(), Error> {
+        let wanted = self.wanted();
+        let unwanted: Vec<Key> = {
+            let links = self.inner.links.read();
+            let keys = links.keys();
+            keys.filter(|key| !wanted.contains_key(*key))
+                .cloned()
+                .collect()
+        };
+        for key in unwanted {
+            let kept = self.inner.links.write().remove(&key);
+            if let Some(kept) = kept {
+                drop(stop(&kept));
+                let _ = self.inner.changes.send(Change::Removed(key.0, key.1));
+            }
+        }
+        for (key, server) in wanted {
+            let is_there = self.inner.links.read().contains_key(&key);
+            if !is_there {
+                self.add_link(key, &server).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn wanted(&self) -> BTreeMap<Key, config::Server> {
+        let agents = self.inner.agents.lock();
+        let servers = self.inner.servers.lock();
+        let mut wanted = BTreeMap::new();
+        for (agent, config) in agents.iter() {
+            for (server, settings) in servers.iter() {
+                if config.servers.include(server.as_str()) {
+                    wanted.insert((agent.clone(), server.clone()), settings.clone());
+                }
+            }
+        }
+        wanted
+    }
+
+    async fn add_link(&self, key: Key, server: &config::Server) -> Result<(), Error> {
+        let (agent, name) = key.clone();
+        let record = self.inner.shared.store.session(&agent, &name).await?;
+        let (inbox, input) = mpsc::unbounded_channel();
+        let link = Arc::new(Link::new(
+            agent,
+            name,
+            inbox,
+            Arc::clone(&self.inner.listener),
+            self.inner.changes.clone(),
+        ));
+        if let Some(record) = &record {
+            let remembered: Option<Remembered> = serde_json::from_value(record.state.clone()).ok();
+            *link.remembered.lock() = remembered.unwrap_or_default();
+        }
+        let shared = Arc::clone(&self.inner.shared);
+        let driver = drive::start(Arc::clone(&link), shared, input, record);
+        link.tell(Input::Configure(self.upstream(server)));
+        self.inner.links.write().insert(key, Kept { link, driver });
+        Ok(())
+    }
+
+    fn upstream(&self, server: &config::Server) -> Result<Option<Arc<Upstream>>, Fault> {
+        if !server.enabled {
+            return Ok(None);
+        }
+        let upstream = Upstream::new(
+            server.clone(),
+            &self.inner.settings,
+            Arc::clone(&self.inner.shared.retry),
+            Arc::clone(&self.inner.dialer),
+        )?;
+        Ok(Some(Arc::new(upstream)))
+    }
+
+    /// A changed server. Policies of tools count from the next call on; only what is on the wire
+    /// reopens the connection.
+    fn reconfigure(&self, name: &ServerName, before: &config::Server, after: &config::Server) {
+        let on_the_wire = before.url != after.url
+            || before.headers != after.headers
+            || before.enabled != after.enabled
+            || before.cookies != after.cookies;
+        for link in self.links() {
+            if link.server() != name {
+                continue;
+            }
+            let configured = self.upstream(after);
+            if on_the_wire {
+                link.tell(Input::Configure(configured));
+            } else if let Ok(Some(upstream)) = configured {
+                *link.upstream.write() = Some(upstream);
+            }
+        }
+    }
+}
+
+/// Asks a driver to end; the receiver tells when it has.
+fn stop(kept: &Kept) -> oneshot::Receiver<()> {
+    let (done, ended) = oneshot::channel();
+    kept.link.tell(Input::Stop(done));
+    ended
+}
+
+/// Appends what happened to the history, many entries at a time.
+async fn write_history(store: SharedRecords, mut entries: mpsc::UnboundedReceiver<Transition>) {
+    const BATCH: usize = 256;
+    let mut batch = Vec::new();
+    while entries.recv_many(&mut batch, BATCH).await > 0 {
+        if let Err(error) = store.append_history(&batch).await {
+            tracing::warn!(%error, lost = batch.len(), "history cannot be written");
+        }
+        batch.clear();
+    }
+}
+
+/// How often the watch looks at the clock, and how much later than that means that we slept.
+const WATCH_EVERY: Duration = Duration::from_secs(2);
+const SLEPT: u64 = 10_000;
+
+/// Tells all links once when the machine, or this process, was asleep (OP-01).
+async fn watch_for_sleep(keeper: std::sync::Weak<Inner>) {
+    let mut last = clock::mono();
+    loop {
+        tokio::time::sleep(WATCH_EVERY).await;
+        let now = clock::mono();
+        if now.since(last).0 > SLEPT {
+            let Some(inner) = keeper.upgrade() else {
+                return;
+            };
+            tracing::info!(slept_ms = now.since(last).0, "the machine slept");
+            for kept in inner.links.read().values() {
+                kept.link.tell(Input::Connection(connection::Event::Woke));
+            }
+        }
+        last = now;
     }
 }

@@ -16,7 +16,7 @@
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use steadfast::{Keeper, config};
 //!
-//! let store = steadfast_store::memory();
+//! let store = std::sync::Arc::new(steadfast_store::MemoryRecords::new());
 //! let keeper = Keeper::start(config::Settings::default(), store).await?;
 //! keeper.put_server("booking".into(), config::Server::at("http://127.0.0.1:8080/mcp".parse()?)).await?;
 //! keeper.put_agent("support".into(), config::Agent::with_servers(["booking"])).await?;
@@ -28,13 +28,17 @@
 //! ```
 
 pub mod call;
+mod catalog;
 pub mod clock;
 pub mod config;
 mod drive;
 pub mod keeper;
+mod legacy_sse;
 pub mod link;
 mod perform;
 pub mod report;
+mod route;
+mod send;
 
 pub use call::{Answer, AnswerStream, Call, CallHandle, Failure, Message, NotObserved, Origin};
 pub use keeper::{Change, Keeper, Listener};

@@ -1,12 +1,29 @@
 //! One agent's connection to one server, as callers see it.
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use steadfast_core::{AgentName, Era, Revision, ServerName};
+use parking_lot::{Mutex, RwLock};
+use serde::{Deserialize, Serialize};
+use steadfast_core::now::{Mono, Wall};
+use steadfast_core::wire::envelope::{self, Kind as MessageKind};
+use steadfast_core::wire::splice::{self, Edit};
+use steadfast_core::{
+    AgentName, Deadline, Era, Fault, Generation, Revision, ServerName, connection,
+};
+use tokio::sync::{broadcast, mpsc, watch};
 
 use crate::call::{Answer, Call, CallHandle, Origin};
-use crate::report::Report;
+use crate::catalog::Catalog;
+use crate::clock;
+use crate::drive::Input;
+use crate::keeper::{Change, Listener};
+use crate::report::{self, FaultReport, GrantReport, Report};
+use crate::route::{Route, Upstream};
+use crate::send;
 
 /// What the server said of itself when the connection opened. Kept while it is down.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,83 +42,407 @@ impl Hello {
     }
 }
 
+/// Whether requests can go out now.
+#[derive(Clone, Debug)]
+pub(crate) enum Phase {
+    /// They can, on this route.
+    Ready(Arc<Route>),
+    /// An attempt is under way: worth waiting for.
+    Opening,
+    /// Not now.
+    Down,
+}
+
+/// What the server was asked to remember for the session: restored in the next one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Remembered {
+    /// The level of `logging/setLevel`, as its raw params.
+    pub(crate) log_level: Option<String>,
+    /// The URIs of `resources/subscribe`.
+    pub(crate) subscriptions: BTreeSet<String>,
+}
+
+/// What is shown of the connection; written by its driver only.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    pub(crate) state: connection::State,
+    pub(crate) since: Wall,
+    pub(crate) deadline: Option<Deadline>,
+    pub(crate) stream_deadline: Option<Deadline>,
+    pub(crate) stream_note: Option<String>,
+    pub(crate) session_since: Option<Mono>,
+}
+
+/// One agent's connection to one server.
+#[derive(Debug)]
+pub struct Link {
+    pub(crate) agent: AgentName,
+    pub(crate) server: ServerName,
+    pub(crate) phase: watch::Sender<Phase>,
+    pub(crate) view: Mutex<View>,
+    pub(crate) hello: RwLock<Option<Arc<Hello>>>,
+    pub(crate) catalog: RwLock<Arc<Catalog>>,
+    pub(crate) remembered: Mutex<Remembered>,
+    /// The configured server; `None` where its configuration cannot work.
+    pub(crate) upstream: RwLock<Option<Arc<Upstream>>>,
+    pub(crate) inbox: mpsc::UnboundedSender<Input>,
+    pub(crate) listener: Arc<RwLock<Option<Arc<dyn Listener>>>>,
+    pub(crate) changes: broadcast::Sender<Change>,
+    pub(crate) waiting: crate::legacy_sse::Waiting,
+    ids: AtomicI64,
+    last_answer: AtomicU64,
+    last_answer_wall: AtomicI64,
+    no_ping: AtomicBool,
+}
+
+impl Link {
+    pub(crate) fn new(
+        agent: AgentName,
+        server: ServerName,
+        inbox: mpsc::UnboundedSender<Input>,
+        listener: Arc<RwLock<Option<Arc<dyn Listener>>>>,
+        changes: broadcast::Sender<Change>,
+    ) -> Self {
+        Self {
+            agent,
+            server,
+            phase: watch::Sender::new(Phase::Down),
+            view: Mutex::new(View {
+                state: connection::State::Disabled,
+                since: clock::wall(),
+                deadline: None,
+                stream_deadline: None,
+                stream_note: None,
+                session_since: None,
+            }),
+            hello: RwLock::default(),
+            catalog: RwLock::default(),
+            remembered: Mutex::default(),
+            upstream: RwLock::default(),
+            inbox,
+            listener,
+            changes,
+            waiting: crate::legacy_sse::Waiting::default(),
+            // A session may outlive this process, and its ids must not come twice
+            // (2025-11-25 basic, "Requests": MUST NOT be reused within the session).
+            ids: AtomicI64::new(clock::wall().0),
+            last_answer: AtomicU64::new(0),
+            last_answer_wall: AtomicI64::new(0),
+            no_ping: AtomicBool::new(false),
+        }
+    }
+
+    /// The agent.
+    pub fn agent(&self) -> &AgentName {
+        &self.agent
+    }
+
+    /// The server.
+    pub fn server(&self) -> &ServerName {
+        &self.server
+    }
+
+    /// The connection object.
+    pub fn report(&self) -> Report {
+        let view = self.view.lock().clone();
+        let hello = self.hello();
+        let now = clock::now();
+        let next = [view.deadline, view.stream_deadline]
+            .into_iter()
+            .flatten()
+            .filter_map(|deadline| {
+                let left = deadline.at.since(now.mono).0;
+                let at = Wall(now.wall.0.saturating_add_unsigned(left));
+                Some((deadline.at, report::next(deadline, at, &view.state)?))
+            })
+            .min_by_key(|(at, _)| *at)
+            .map(|(_, next)| next);
+        let last = self.last_answer_wall.load(Ordering::Relaxed);
+        Report {
+            agent: self.agent.as_str().to_owned(),
+            server: self.server.as_str().to_owned(),
+            state: view.state.name().to_owned(),
+            since: report::rfc3339(view.since),
+            fault: view.state.fault().map(FaultReport::from),
+            next,
+            revision: hello.as_ref().map(|hello| hello.revision.to_string()),
+            era: hello.as_ref().map(|hello| hello.era().as_str().to_owned()),
+            session_age_s: view
+                .session_since
+                .map(|since| now.mono.since(since).0 / 1_000),
+            tools: self.catalog.read().count(),
+            last_answer_at: (last > 0).then(|| report::rfc3339(Wall(last))),
+            stream: view.stream_note,
+            grant: GrantReport {
+                state: "none".to_owned(),
+            },
+            sign_in_url: None,
+        }
+    }
+
+    /// What the server said of itself; `None` before it was ever connected.
+    pub fn hello(&self) -> Option<Arc<Hello>> {
+        self.hello.read().clone()
+    }
+
+    /// The last complete list of tools: the raw JSON array of the server's own definitions;
+    /// `None` before it was ever seen. Kept while the server is down.
+    pub fn tools(&self) -> Option<Bytes> {
+        self.catalog.read().tools.clone()
+    }
+
+    /// Whether the last complete list of tools has this one.
+    pub fn knows_tool(&self, name: &str) -> bool {
+        self.catalog.read().knows(name)
+    }
+
+    /// Waits until it is connected, at most this long.
+    pub async fn connected(&self, limit: Duration) -> bool {
+        let mut phase = self.phase.subscribe();
+        tokio::time::timeout(
+            limit,
+            phase.wait_for(|phase| matches!(phase, Phase::Ready(_))),
+        )
+        .await
+        .is_ok_and(|found| found.is_ok())
+    }
+
+    /// Sends one request and waits for its answer, or for what is known without one. The future may
+    /// be dropped at any time; what the upstream is then told is the policy's business.
+    pub async fn call(self: &Arc<Self>, call: Call, handle: CallHandle) -> Answer {
+        send::detached(Arc::clone(self), call, handle).await
+    }
+
+    /// Passes a notification of the agent on, best effort. Not for `initialized` and `cancelled`.
+    pub async fn notify(self: &Arc<Self>, message: Bytes, origin: &Origin) {
+        let Phase::Ready(route) = self.phase.borrow().clone() else {
+            return;
+        };
+        // 2026-07-28 defines no notifications from client to server over HTTP ("Sending Messages").
+        let eras_agree = match origin {
+            Origin::Legacy { .. } => route.era() == Era::Legacy,
+            Origin::Modern { .. } => route.era() == Era::Modern,
+        };
+        if eras_agree {
+            send::post_quietly(self, &route, message).await;
+        }
+    }
+
+    /// Reconnects now, whatever the schedule says, and waits until it has settled or `limit` is over.
+    pub async fn reload(&self, limit: Duration) -> Report {
+        let mut phase = self.phase.subscribe();
+        let before = match &*phase.borrow_and_update() {
+            Phase::Ready(route) => Some(route.generation),
+            Phase::Opening | Phase::Down => None,
+        };
+        let _ = self
+            .inbox
+            .send(Input::Connection(connection::Event::Reload));
+        let settled = async {
+            let mut moved = false;
+            loop {
+                if phase.changed().await.is_err() {
+                    return;
+                }
+                match &*phase.borrow_and_update() {
+                    Phase::Ready(route) if Some(route.generation) != before => return,
+                    Phase::Down if moved => return,
+                    Phase::Opening => moved = true,
+                    Phase::Ready(_) | Phase::Down => {}
+                }
+            }
+        };
+        let _ = tokio::time::timeout(limit, settled).await;
+        self.report()
+    }
+
+    /// A route that is newer than `after`, waiting while an attempt is under way, at most `limit`.
+    pub(crate) async fn route(
+        &self,
+        after: Option<Generation>,
+        limit: Duration,
+    ) -> Option<Arc<Route>> {
+        let fresh = |route: &Route| after.is_none_or(|after| route.generation > after);
+        if let Phase::Ready(route) = &*self.phase.borrow()
+            && fresh(route)
+        {
+            return Some(Arc::clone(route));
+        }
+        let mut phase = self.phase.subscribe();
+        let settled = phase.wait_for(|phase| match phase {
+            Phase::Ready(route) => fresh(route),
+            Phase::Opening => false,
+            Phase::Down => true,
+        });
+        match tokio::time::timeout(limit, settled)
+            .await
+            .ok()?
+            .ok()?
+            .clone()
+        {
+            Phase::Ready(route) => Some(route),
+            Phase::Opening | Phase::Down => None,
+        }
+    }
+
+    /// A fresh RPC id for the upstream.
+    pub(crate) fn next_id(&self) -> i64 {
+        self.ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The server answered something: it lives.
+    pub(crate) fn heard(&self) {
+        let now = clock::now();
+        self.last_answer.store(now.mono.0, Ordering::Relaxed);
+        self.last_answer_wall.store(now.wall.0, Ordering::Relaxed);
+    }
+
+    /// When it last did.
+    pub(crate) fn last_answer(&self) -> Option<Mono> {
+        match self.last_answer.load(Ordering::Relaxed) {
+            0 => None,
+            at => Some(Mono(at)),
+        }
+    }
+
+    /// The server does not know ping: not asked that way again.
+    pub(crate) fn no_ping(&self) {
+        self.no_ping.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn knows_no_ping(&self) -> bool {
+        self.no_ping.load(Ordering::Relaxed)
+    }
+
+    /// Tells the driver.
+    pub(crate) fn tell(&self, input: Input) {
+        let _ = self.inbox.send(input);
+    }
+
+    /// Tells the driver that an opening is lost.
+    pub(crate) fn lost(&self, generation: Generation, fault: Fault) {
+        self.tell(Input::Connection(connection::Event::Lost {
+            generation,
+            fault,
+        }));
+    }
+
+    /// Asks the driver to find out whether the server still answers.
+    pub(crate) fn doubt(&self, generation: Generation) {
+        self.tell(Input::Connection(connection::Event::Doubt { generation }));
+    }
+
+    /// Handles a message that came outside of any call: answers a ping, takes note of changed lists,
+    /// and hands the rest to the listener.
+    pub(crate) fn aside(self: &Arc<Self>, route: &Arc<Route>, message: Bytes) {
+        self.heard();
+        let Ok(read) = envelope::read(&message) else {
+            // Heartbeats in many shapes (SP-04): life, nothing more.
+            tracing::debug!(server = %self.server, "something on the stream is not JSON-RPC");
+            return;
+        };
+        let method = read.method(&message);
+        match read.kind {
+            MessageKind::Request if method == "ping" => {
+                self.answer_ping(route, &message, &read);
+            }
+            MessageKind::Request => {
+                let request = ServerRequest::new(self, route, message);
+                if let Some(listener) = self.listener.read().clone() {
+                    listener.request(&self.agent, &self.server, request);
+                }
+            }
+            MessageKind::Notification => {
+                if method == "notifications/tools/list_changed" {
+                    self.tell(Input::ListChanged);
+                }
+                if let Some(listener) = self.listener.read().clone() {
+                    listener.notification(&self.agent, &self.server, message);
+                }
+            }
+            MessageKind::Result | MessageKind::Error => self.waiting.answered(&read, message),
+        }
+    }
+
+    /// 2025-11-25 basic/utilities/ping: the receiver MUST respond promptly.
+    pub(crate) fn answer_ping(
+        self: &Arc<Self>,
+        route: &Arc<Route>,
+        message: &Bytes,
+        read: &envelope::Envelope,
+    ) {
+        let Some(id) = read.rpc_id(message) else {
+            return;
+        };
+        let pong = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, id.to_json());
+        let (link, route) = (Arc::clone(self), Arc::clone(route));
+        tokio::spawn(async move {
+            send::post_quietly(&link, &route, Bytes::from(pong)).await;
+        });
+    }
+}
+
 /// A question of the server to its agent. Answer it, or drop it: then the server is told that nobody
 /// answers, so that nothing hangs.
 #[derive(Debug)]
 pub struct ServerRequest {
     /// The request, with the server's own id in it.
     pub message: Bytes,
+    reply_to: Option<(Arc<Link>, Arc<Route>)>,
 }
 
 impl ServerRequest {
-    /// Sends the agent's answer: `result` or `error` as raw JSON members of `answer`, a JSON-RPC
-    /// response whose id is replaced by the server's own.
-    pub async fn answer(self, answer: Bytes) {
-        let _ = answer;
-        unimplemented!()
+    pub(crate) fn new(link: &Arc<Link>, route: &Arc<Route>, message: Bytes) -> Self {
+        Self {
+            message,
+            reply_to: Some((Arc::clone(link), Arc::clone(route))),
+        }
+    }
+
+    /// Sends the agent's answer: a JSON-RPC response, whose id is replaced by the server's own.
+    pub async fn answer(mut self, answer: Bytes) {
+        let Some((link, route)) = self.reply_to.take() else {
+            return;
+        };
+        let Some(own) = own_id(&self.message) else {
+            return;
+        };
+        let Ok(read) = envelope::read(&answer) else {
+            return;
+        };
+        let Some(range) = read.id else {
+            return;
+        };
+        let own = own.to_json();
+        let edit = Edit {
+            range,
+            with: own.as_bytes(),
+        };
+        let body = splice::apply(&answer, &mut [edit]);
+        send::post_quietly(&link, &route, Bytes::from(body)).await;
     }
 }
 
-/// One agent's connection to one server.
-#[derive(Debug)]
-pub struct Link {
+fn own_id(message: &[u8]) -> Option<steadfast_core::RpcId> {
+    envelope::read(message).ok()?.rpc_id(message)
 }
 
-impl Link {
-    /// The agent.
-    pub fn agent(&self) -> &AgentName {
-        unimplemented!()
-    }
-
-    /// The server.
-    pub fn server(&self) -> &ServerName {
-        unimplemented!()
-    }
-
-    /// The connection object.
-    pub fn report(&self) -> Report {
-        unimplemented!()
-    }
-
-    /// What the server said of itself; `None` before it was ever connected.
-    pub fn hello(&self) -> Option<Arc<Hello>> {
-        unimplemented!()
-    }
-
-    /// The last complete list of tools: the raw JSON array of the server's own definitions;
-    /// `None` before it was ever seen. Kept while the server is down.
-    pub fn tools(&self) -> Option<Bytes> {
-        unimplemented!()
-    }
-
-    /// Whether the last complete list of tools has this one.
-    pub fn knows_tool(&self, name: &str) -> bool {
-        let _ = name;
-        unimplemented!()
-    }
-
-    /// Waits until it is connected, at most this long.
-    pub async fn connected(&self, limit: Duration) -> bool {
-        let _ = limit;
-        unimplemented!()
-    }
-
-    /// Sends one request and waits for its answer, or for what is known without one. The future may
-    /// be dropped at any time; what the upstream is then told is the policy's business.
-    pub async fn call(self: &Arc<Self>, call: Call, handle: CallHandle) -> Answer {
-        let _ = (call, handle);
-        unimplemented!()
-    }
-
-    /// Passes a notification of the agent on, best effort. Not for `initialized` and `cancelled`.
-    pub async fn notify(self: &Arc<Self>, message: Bytes, origin: &Origin) {
-        let _ = (message, origin);
-        unimplemented!()
-    }
-
-    /// Reconnects now, whatever the schedule says, and waits until it has settled or `limit` is over.
-    pub async fn reload(&self, limit: Duration) -> Report {
-        let _ = limit;
-        unimplemented!()
+impl Drop for ServerRequest {
+    fn drop(&mut self) {
+        let Some((link, route)) = self.reply_to.take() else {
+            return;
+        };
+        let Some(id) = own_id(&self.message) else {
+            return;
+        };
+        let refusal = format!(
+            r#"{{"jsonrpc":"2.0","id":{},"error":{{"code":-32601,"message":"nobody at the agent's side answers this"}}}}"#,
+            id.to_json()
+        );
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                send::post_quietly(&link, &route, Bytes::from(refusal)).await;
+            });
+        }
     }
 }

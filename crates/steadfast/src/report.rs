@@ -87,8 +87,10 @@ impl From<&Fault> for FaultReport {
 /// RFC 3339 in UTC, to the millisecond.
 #[must_use]
 pub fn rfc3339(at: Wall) -> String {
-    jiff::Timestamp::from_millisecond(at.0)
-        .map_or_else(|_| String::from("1970-01-01T00:00:00Z"), |time| format!("{time:.3}"))
+    jiff::Timestamp::from_millisecond(at.0).map_or_else(
+        |_| String::from("1970-01-01T00:00:00Z"),
+        |time| format!("{time:.3}"),
+    )
 }
 
 /// `next` for a deadline of the connection or of its stream. Health checks and limits are no news.
@@ -107,7 +109,10 @@ pub fn next(deadline: Deadline, at: Wall, state: &connection::State) -> Option<N
             ("reconnect", format!("reconnect, attempt {tries}"))
         }
         Reason::ReopenStream => ("reopen_stream", "open the server's stream again".to_owned()),
-        Reason::RecheckStream => ("recheck", "ask again whether the server offers a stream".to_owned()),
+        Reason::RecheckStream => (
+            "recheck",
+            "ask again whether the server offers a stream".to_owned(),
+        ),
         Reason::AttemptLimit
         | Reason::CheckHealth
         | Reason::OpenLimit

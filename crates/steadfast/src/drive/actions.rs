@@ -1,0 +1,405 @@
+//! What the machines of a connection ask for, performed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use steadfast_core::identity::{AttemptId, EventCursor, Generation};
+use steadfast_core::stream::listen as get;
+use steadfast_core::{Era, Fault, Kind, SessionId, connection, quirks, session};
+use steadfast_store::SessionRecord;
+use tokio::sync::oneshot;
+
+use super::open::{self, Opened};
+use super::{Driver, Input, Pending, listen, settle};
+use crate::clock;
+use crate::link::Link;
+use crate::perform::ask::ask;
+use crate::route::{MCP_METHOD, Route};
+
+/// An attempt holds its place in the gate at most this long, so that a server that accepts and never
+/// answers does not keep others from being opened (OP-04).
+const GATE_HOLD: Duration = Duration::from_millis(500);
+
+impl Driver {
+    pub(super) async fn perform(&mut self, action: connection::Action) {
+        match action {
+            connection::Action::Open { attempt } => self.open(attempt),
+            connection::Action::Abandon { attempt } => self.abandon(attempt).await,
+            connection::Action::Close { generation } => self.close(generation).await,
+            connection::Action::CheckHealth { generation } => self.check_health(generation),
+        }
+    }
+
+    fn open(&mut self, attempt: AttemptId) {
+        self.attempts = self.attempts.max(attempt.0);
+        let Some(upstream) = self.link.upstream.read().clone() else {
+            let fault = Fault::new(Kind::Misconfigured, "there is no usable configuration");
+            self.link.tell(Input::Opened {
+                attempt,
+                outcome: Err(fault),
+            });
+            return;
+        };
+        self.generation = self.generation.next();
+        let generation = self.generation;
+        let (link, shared) = (Arc::clone(&self.link), Arc::clone(&self.shared));
+        let record = self.record.clone();
+        let task = tokio::spawn(async move {
+            let permit = shared.gate.clone().acquire_owned().await;
+            tokio::spawn(async move {
+                tokio::time::sleep(GATE_HOLD).await;
+                drop(permit);
+            });
+            let outcome = open::open(&link, &upstream, generation, record, &shared.store).await;
+            link.tell(Input::Opened {
+                attempt,
+                outcome: outcome.map(Box::new),
+            });
+        });
+        if let Some(before) = self.opening.replace(task) {
+            before.abort();
+        }
+    }
+
+    async fn abandon(&mut self, attempt: AttemptId) {
+        if let Some(task) = self.opening.take() {
+            task.abort();
+        }
+        if self
+            .pending
+            .as_ref()
+            .is_some_and(|pending| pending.attempt == attempt)
+            && let Some(pending) = self.pending.take()
+        {
+            self.close_session(pending.opened.route.generation, true)
+                .await;
+        }
+    }
+
+    /// An attempt has ended. What a stale one opened is closed again.
+    pub(super) async fn opened(&mut self, attempt: AttemptId, outcome: Result<Box<Opened>, Fault>) {
+        let is_awaited = matches!(
+            self.connection,
+            connection::State::Connecting { attempt: awaited, .. } if awaited == attempt
+        );
+        let opened = match outcome {
+            Ok(opened) if is_awaited => opened,
+            Ok(stale) => {
+                if let Some(session) = stale.route.session.clone() {
+                    let route = Arc::clone(&stale.route);
+                    tokio::spawn(async move { open::delete(&route, &session).await });
+                }
+                return;
+            }
+            Err(fault) => {
+                return self
+                    .feed(connection::Event::Failed { attempt, fault })
+                    .await;
+            }
+        };
+        if opened.era_changed && self.era_changes_too_often() {
+            let fault = Fault::new(
+                Kind::ProtocolMismatch,
+                "the server keeps changing between the eras of the protocol",
+            );
+            return self
+                .feed(connection::Event::Failed { attempt, fault })
+                .await;
+        }
+        self.settle(attempt, opened).await;
+    }
+
+    fn era_changes_too_often(&mut self) -> bool {
+        let now = clock::mono();
+        self.era_switches
+            .retain(|at| now.since(*at) < steadfast_core::Millis::mins(60));
+        self.era_switches.push(now);
+        self.era_switches.len() > self.shared.retry.era_switches as usize
+    }
+
+    /// Session, GET stream, what the session is to remember, and the lists: in this order on the wire.
+    async fn settle(&mut self, attempt: AttemptId, opened: Box<Opened>) {
+        let route = Arc::clone(&opened.route);
+        let resumed = opened.resumed;
+        if let Some(rule) = opened.refused {
+            let generation = match &self.session {
+                session::State::Open { generation, .. } => *generation,
+                session::State::None { .. }
+                | session::State::Rebuilding { .. }
+                | session::State::Unstable { .. } => Generation::default(),
+            };
+            tracing::info!(
+                agent = %self.link.agent, server = %self.link.server, rule,
+                "the session on record is gone; a new one was opened"
+            );
+            // The loss is already mended; it only counts for the limit.
+            self.note_lost_session(generation, rule);
+        }
+        self.routes.push(Arc::clone(&route));
+        if self.routes.len() > 2 {
+            self.routes.remove(0);
+        }
+        let (listening, asked_for) = oneshot::channel();
+        self.pending = Some(Pending {
+            attempt,
+            opened,
+            listening: Some(listening),
+        });
+        let id = route.session.clone();
+        let generation = route.generation;
+        self.feed_session(session::Event::Opened { generation, id })
+            .await;
+        let listens = route.era() == Era::Legacy && route.endpoint.is_none();
+        if listens {
+            self.feed_listen(get::Event::SessionOpened { new: !resumed })
+                .await;
+        } else if let Some(pending) = &mut self.pending {
+            pending.listening = None;
+        }
+        let link = Arc::clone(&self.link);
+        tokio::spawn(async move {
+            let outcome = settle::settle(&link, &route, resumed, asked_for).await;
+            link.tell(Input::Settled { attempt, outcome });
+        });
+    }
+
+    fn note_lost_session(&mut self, generation: Generation, rule: &'static str) {
+        let step = session::step(
+            self.session.clone(),
+            session::Event::Refused { generation, rule },
+            &session::Context {
+                now: self.now(),
+                policy: &self.shared.session_policy,
+            },
+        );
+        self.session = step.state;
+    }
+
+    pub(super) async fn settled(&mut self, attempt: AttemptId, outcome: Result<(), Fault>) {
+        let is_ours = self
+            .pending
+            .as_ref()
+            .is_some_and(|pending| pending.attempt == attempt);
+        if !is_ours {
+            return;
+        }
+        let Some(pending) = self.pending.take() else {
+            return;
+        };
+        let route = &pending.opened.route;
+        if let Err(fault) = outcome {
+            let reachable = fault.kind != Kind::SessionLost;
+            self.close_session(route.generation, reachable).await;
+            return self
+                .feed(connection::Event::Failed { attempt, fault })
+                .await;
+        }
+        *self.link.hello.write() = Some(Arc::new(pending.opened.hello.clone()));
+        self.keep_session(&pending.opened).await;
+        let generation = route.generation;
+        self.feed(connection::Event::Opened {
+            attempt,
+            generation,
+        })
+        .await;
+        if let Some(listener) = self.link.listener.read().clone() {
+            listener.reopened(&self.link.agent, &self.link.server);
+        }
+    }
+
+    /// Session id and revision go on record, so that a restarted keeper goes on with the session.
+    async fn keep_session(&mut self, opened: &Opened) {
+        let route = &opened.route;
+        self.link.view.lock().session_since = (route.era() == Era::Legacy).then(clock::mono);
+        if route.era() == Era::Modern || route.session.is_none() {
+            return self.forget_session().await;
+        }
+        let remembered = self.link.remembered.lock().clone();
+        let record = SessionRecord {
+            agent: self.link.agent.clone(),
+            server: self.link.server.clone(),
+            address: route.upstream.address().to_owned(),
+            id: route.session.clone(),
+            revision: route.known.revision,
+            initialize_result: String::from_utf8_lossy(&opened.hello.result).into_owned(),
+            opened_at: clock::wall(),
+            state: serde_json::to_value(remembered).unwrap_or_default(),
+        };
+        if let Err(error) = self.shared.store.put_session(&record).await {
+            tracing::warn!(%error, "the session cannot be kept");
+        }
+        self.record = Some(record);
+    }
+
+    pub(super) async fn forget_session(&mut self) {
+        if self.record.take().is_some()
+            && let Err(error) = self
+                .shared
+                .store
+                .remove_session(&self.link.agent, &self.link.server)
+                .await
+        {
+            tracing::warn!(%error, "the session cannot be forgotten");
+        }
+    }
+
+    async fn close(&mut self, generation: Generation) {
+        self.close_session(generation, true).await;
+        self.feed_listen(get::Event::SessionClosed).await;
+    }
+
+    async fn close_session(&mut self, generation: Generation, reachable: bool) {
+        self.forget_session().await;
+        let closed = session::Event::Closed {
+            generation,
+            reachable,
+        };
+        Box::pin(self.feed_session(closed)).await;
+    }
+
+    /// Tells the server that a session ends, but not while it owes an answer in it.
+    pub(super) async fn delete_session(&mut self, id: &SessionId) {
+        let Some(route) = self.route_of(id) else {
+            return;
+        };
+        let id = id.clone();
+        let stopping = self.shared.is_stopping();
+        let patience = if stopping {
+            Duration::ZERO
+        } else {
+            self.shared.retry.call_timeout.duration()
+        };
+        let task = async move {
+            route.drained(patience).await;
+            open::delete(&route, &id).await;
+        };
+        self.shared.farewells.spawn(task);
+    }
+
+    pub(super) fn open_stream(&mut self, attempt: AttemptId, cursor: Option<EventCursor>) {
+        let Some(route) = self.routes.last().cloned() else {
+            return;
+        };
+        let task = listen::listen(Arc::clone(&self.link), route, attempt, cursor);
+        if let Some(before) = self.stream.replace(tokio::spawn(task)) {
+            before.abort();
+        }
+    }
+
+    fn check_health(&self, generation: Generation) {
+        let Some(route) = self.routes.last().cloned() else {
+            return;
+        };
+        if route.generation != generation {
+            return;
+        }
+        route.upstream.pool.prune();
+        let (link, store) = (Arc::clone(&self.link), Arc::clone(&self.shared.store));
+        tokio::spawn(async move {
+            match check(&link, &route).await {
+                Ok(Health::Alive) => {}
+                Ok(Health::NoPing) => {
+                    let mut known = route.known.clone();
+                    known.no_ping = true;
+                    let _ = store.put_era(route.upstream.address(), &known).await;
+                    link.no_ping();
+                }
+                Ok(Health::SessionRefused(rule)) => {
+                    link.tell(Input::Session(session::Event::Refused { generation, rule }));
+                }
+                Err(fault) => link.lost(generation, fault),
+            }
+        });
+    }
+
+    /// Fetches the list again, debounced: many announcements in a row make one question (CA-01).
+    pub(super) fn refetch(&mut self) {
+        let Some(route) = self.routes.last().cloned() else {
+            return;
+        };
+        if self
+            .fetching
+            .as_ref()
+            .is_some_and(|task| !task.is_finished())
+        {
+            return;
+        }
+        let link = Arc::clone(&self.link);
+        self.fetching = Some(tokio::spawn(async move {
+            tokio::time::sleep(settle::DEBOUNCE).await;
+            settle::refresh(&link, &route).await;
+            link.tell(Input::ListFetched);
+        }));
+    }
+}
+
+enum Health {
+    Alive,
+    /// It answers, but does not know ping: not asked that way again (OP-05).
+    NoPing,
+    SessionRefused(&'static str),
+}
+
+/// Asks the server a harmless question. Any JSON-RPC answer is life.
+async fn check(link: &Arc<Link>, route: &Arc<Route>) -> Result<Health, Fault> {
+    let id = link.next_id();
+    let mut headers = route.headers.clone();
+    let body = match route.era() {
+        // 2026-07-28 has no ping; every server must know server/discover.
+        Era::Modern => {
+            headers.insert(
+                MCP_METHOD,
+                http::HeaderValue::from_static("server/discover"),
+            );
+            let meta = open::own_meta(route.known.revision);
+            format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"server/discover","params":{{"_meta":{meta}}}}}"#
+            )
+        }
+        Era::Legacy if link.knows_no_ping() => {
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#)
+        }
+        Era::Legacy => format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#),
+    };
+    if route.endpoint.is_some() {
+        return check_http_sse(link, route, id, body).await;
+    }
+    let aside = |message, _| link.aside(route, message);
+    let asked = ask(&route.upstream, headers, (id, Bytes::from(body)), &aside).await?;
+    let answer = asked.answer(route.session.is_some(), route.era());
+    if let Some(rule) = quirks::unknown_session(&answer) {
+        return Ok(Health::SessionRefused(rule.name));
+    }
+    let unknown = quirks::method_unknown(&answer).is_some();
+    let refuses = asked.status >= 500 || matches!(asked.status, 401 | 403 | 429);
+    let is_json_rpc = steadfast_core::wire::envelope::read(&asked.body).is_ok();
+    let is_alive = unknown || (is_json_rpc && !refuses);
+    if !is_alive {
+        return Err(quirks::fault_of(&answer));
+    }
+    link.heard();
+    if unknown && route.era() == Era::Legacy && !link.knows_no_ping() {
+        return Ok(Health::NoPing);
+    }
+    Ok(Health::Alive)
+}
+
+async fn check_http_sse(
+    link: &Arc<Link>,
+    route: &Arc<Route>,
+    id: i64,
+    body: String,
+) -> Result<Health, Fault> {
+    let answer = link.waiting.register(id);
+    let request = route.post(route.headers.clone(), Bytes::from(body));
+    let upstream = &route.upstream;
+    crate::perform::exchange::exchange(&upstream.pool, request, upstream.terms())
+        .await
+        .map_err(|unanswered| unanswered.fault)?;
+    let limit = upstream.retry.request_timeout.duration();
+    match tokio::time::timeout(limit, answer).await {
+        Ok(Ok(_)) => Ok(Health::Alive),
+        Ok(Err(_)) | Err(_) => Err(Fault::new(Kind::Timeout, "no answer to ping on the stream")),
+    }
+}

@@ -1,0 +1,98 @@
+//! Reads the standalone GET stream of a legacy session, and says what happens to it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::StatusCode;
+use steadfast_core::identity::{AttemptId, EventCursor};
+use steadfast_core::now::Millis;
+use steadfast_core::quirks::Media;
+use steadfast_core::stream::listen::Event;
+use steadfast_core::wire::sse;
+
+use super::Input;
+use crate::link::Link;
+use crate::perform::ask::{media_of, retry_after};
+use crate::perform::events::{Events, Read};
+use crate::perform::exchange::{Reply, Terms, exchange};
+use crate::route::Route;
+
+/// Opens and reads one GET stream. Its owner aborts the task to close it.
+pub(super) async fn listen(
+    link: Arc<Link>,
+    route: Arc<Route>,
+    attempt: AttemptId,
+    cursor: Option<EventCursor>,
+) {
+    let tell = |event| link.tell(Input::Listen(event));
+    let upstream = &route.upstream;
+    let revision = Some(route.known.revision);
+    let request = upstream.get(revision, route.session.as_ref(), cursor.as_ref());
+    let terms = Terms {
+        max_idle: None,
+        headers_within: upstream.retry.stream_open_timeout.duration(),
+    };
+    let reply = match exchange(&upstream.pool, request, terms).await {
+        Ok(reply) => reply,
+        Err(_) => {
+            return tell(Event::Failed {
+                attempt,
+                retry_after: None,
+            });
+        }
+    };
+    if let Some(declined) = declined(&reply, attempt) {
+        return tell(declined);
+    }
+    tell(Event::Opened { attempt });
+    let mut events = Events::new(reply.body, upstream.max_message);
+    let how = loop {
+        match events.next().await {
+            Read::Event(event) => {
+                tell(received(&event));
+                if let Some(data) = event.data.filter(|data| !data.is_empty()) {
+                    link.aside(&route, Bytes::from(data));
+                }
+            }
+            Read::Heard => link.heard(),
+            Read::TooLarge => {
+                tracing::warn!(server = %link.server, "an event above limits.max_message was dropped");
+            }
+            Read::PlainJson(_) => {}
+            Read::End(how) => break how,
+        }
+    };
+    tell(Event::Broken { attempt, how });
+}
+
+/// Whether the answer to the GET is anything but an event stream.
+fn declined(reply: &Reply, attempt: AttemptId) -> Option<Event> {
+    let status = reply.status;
+    if status.is_success() {
+        let is_stream = status == StatusCode::OK && media_of(&reply.headers) == Media::EventStream;
+        return (!is_stream).then_some(Event::Refused {
+            attempt,
+            status: None,
+        });
+    }
+    let is_temporary = matches!(status.as_u16(), 408 | 425 | 429 | 500 | 502..=504);
+    Some(if is_temporary {
+        Event::Failed {
+            attempt,
+            retry_after: retry_after(&reply.headers),
+        }
+    } else {
+        Event::Refused {
+            attempt,
+            status: Some(status.as_u16()),
+        }
+    })
+}
+
+/// An event, as the machine looks at it.
+fn received(event: &sse::Event) -> Event {
+    Event::Received {
+        id: event.id.as_deref().map(EventCursor::new),
+        retry: event.retry.map(Millis),
+    }
+}

@@ -1,0 +1,420 @@
+//! Drives the machines of one connection: one small task that feeds them events and performs what
+//! they ask for. It decides nothing itself.
+//!
+//! ```text
+//! callers, timers, sockets ──Input──► Driver ──► connection, session, listen ──► actions
+//!                                       │                                          │
+//!                                       └── View, Phase, history, changes ◄────────┘
+//! ```
+
+mod actions;
+mod listen;
+pub(crate) mod open;
+mod settle;
+
+use std::sync::Arc;
+
+use steadfast_core::identity::{AttemptId, Generation};
+use steadfast_core::now::{Mono, Now};
+use steadfast_core::stream::listen as get;
+use steadfast_core::{Era, Fault, Outcome, SessionId, connection, session};
+use steadfast_store::{SessionRecord, Transition};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use self::open::Opened;
+use crate::clock;
+use crate::keeper::{Change, Shared};
+use crate::link::{Link, Phase};
+use crate::route::{Route, Upstream};
+
+/// What reaches a driver.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// For the connection.
+    Connection(connection::Event),
+    /// For the session.
+    Session(session::Event),
+    /// For the GET stream.
+    Listen(get::Event),
+    /// An attempt to open has ended.
+    Opened {
+        attempt: AttemptId,
+        outcome: Result<Box<Opened>, Fault>,
+    },
+    /// State and lists were restored after an opening, or could not be.
+    Settled {
+        attempt: AttemptId,
+        outcome: Result<(), Fault>,
+    },
+    /// The server said that its list of tools changed.
+    ListChanged,
+    /// The list of tools was fetched again.
+    ListFetched,
+    /// The configuration: `Ok(None)` where the connection is switched off.
+    Configure(Result<Option<Arc<Upstream>>, Fault>),
+    /// End politely.
+    Stop(oneshot::Sender<()>),
+}
+
+/// An opening whose session and lists are being restored; not yet used by callers.
+#[derive(Debug)]
+struct Pending {
+    attempt: AttemptId,
+    opened: Box<Opened>,
+    /// Told once the GET stream has been asked for, so that the order on the wire is kept (SE-01).
+    listening: Option<oneshot::Sender<()>>,
+}
+
+/// The task of one connection.
+pub(crate) struct Driver {
+    link: Arc<Link>,
+    shared: Arc<Shared>,
+    inbox: mpsc::UnboundedReceiver<Input>,
+    connection: connection::State,
+    session: session::State,
+    listen: get::State,
+    attempts: u64,
+    generation: Generation,
+    opening: Option<JoinHandle<()>>,
+    pending: Option<Pending>,
+    stream: Option<JoinHandle<()>>,
+    /// The routes that may still carry a session: the present one last.
+    routes: Vec<Arc<Route>>,
+    /// What a restart, or a network that came back, can go on with.
+    record: Option<SessionRecord>,
+    /// When the server changed its era, within the last hour.
+    era_switches: Vec<Mono>,
+    fetching: Option<JoinHandle<()>>,
+    stopped: bool,
+}
+
+/// Starts the driver of a link.
+pub(crate) fn start(
+    link: Arc<Link>,
+    shared: Arc<Shared>,
+    inbox: mpsc::UnboundedReceiver<Input>,
+    record: Option<SessionRecord>,
+) -> JoinHandle<()> {
+    let driver = Driver {
+        link,
+        shared,
+        inbox,
+        connection: connection::State::Disabled,
+        session: session::State::None { lost: Vec::new() },
+        listen: get::State::Off(get::Memory::default()),
+        attempts: 0,
+        generation: Generation(0),
+        opening: None,
+        pending: None,
+        stream: None,
+        routes: Vec::new(),
+        record,
+        era_switches: Vec::new(),
+        fetching: None,
+        stopped: false,
+    };
+    tokio::spawn(driver.run())
+}
+
+impl Driver {
+    async fn run(mut self) {
+        while !self.stopped {
+            let due = self.next_deadline();
+            tokio::select! {
+                input = self.inbox.recv() => match input {
+                    Some(input) => self.take(input).await,
+                    None => break,
+                },
+                () = clock::wait_until(due) => self.due().await,
+            }
+            self.show();
+        }
+        self.abort();
+    }
+
+    fn next_deadline(&self) -> Option<Mono> {
+        let connection = connection::deadline(&self.connection, &self.shared.connection_policy);
+        let listen = get::deadline(&self.listen, &self.shared.stream_policy);
+        let next = [connection, listen].into_iter().flatten();
+        next.map(|deadline| deadline.at).min()
+    }
+
+    /// Feeds the due event to each machine whose deadline has come.
+    async fn due(&mut self) {
+        let now = clock::mono();
+        let has_come = |deadline: Option<steadfast_core::Deadline>| {
+            deadline.is_some_and(|deadline| deadline.at <= now)
+        };
+        if has_come(connection::deadline(
+            &self.connection,
+            &self.shared.connection_policy,
+        )) {
+            let last_answer = self.link.last_answer();
+            self.feed(connection::Event::Due { last_answer }).await;
+        }
+        if has_come(get::deadline(&self.listen, &self.shared.stream_policy)) {
+            self.feed_listen(get::Event::Due).await;
+        }
+    }
+
+    async fn take(&mut self, input: Input) {
+        match input {
+            Input::Connection(event) => self.feed(event).await,
+            Input::Session(event) => self.feed_session(event).await,
+            Input::Listen(event) => self.feed_listen(event).await,
+            Input::Opened { attempt, outcome } => self.opened(attempt, outcome).await,
+            Input::Settled { attempt, outcome } => self.settled(attempt, outcome).await,
+            Input::ListChanged => self.refetch(),
+            Input::ListFetched => self.announce(),
+            Input::Configure(configured) => self.configure(configured).await,
+            Input::Stop(done) => {
+                self.feed(connection::Event::Disable).await;
+                self.stopped = true;
+                let _ = done.send(());
+            }
+        }
+    }
+
+    async fn configure(&mut self, configured: Result<Option<Arc<Upstream>>, Fault>) {
+        match configured {
+            Ok(Some(upstream)) => {
+                *self.link.upstream.write() = Some(upstream);
+                self.feed(connection::Event::Enable).await;
+            }
+            Ok(None) => self.feed(connection::Event::Disable).await,
+            Err(fault) => {
+                *self.link.upstream.write() = None;
+                self.feed(connection::Event::Misconfigure(fault)).await;
+            }
+        }
+    }
+
+    // Feeding the machines. Actions of one may be events of another: the boxed recursion is at most
+    // three deep, since no action of the connection feeds itself.
+
+    async fn feed(&mut self, event: connection::Event) {
+        let before = self.connection.clone();
+        let step = connection::step(
+            before.clone(),
+            event,
+            &connection::Context {
+                now: clock::now(),
+                jitter: clock::jitter(),
+                attempt: AttemptId(self.attempts + 1),
+                policy: &self.shared.connection_policy,
+            },
+        );
+        self.note(step.outcome);
+        self.connection = step.state;
+        self.record_facts(&before, &step.facts);
+        self.publish(&before).await;
+        for action in step.actions {
+            self.perform(action).await;
+        }
+    }
+
+    async fn feed_session(&mut self, event: session::Event) {
+        let step = session::step(
+            self.session.clone(),
+            event,
+            &session::Context {
+                now: clock::now(),
+                policy: &self.shared.session_policy,
+            },
+        );
+        self.note(step.outcome);
+        self.session = step.state;
+        for fact in &step.facts {
+            tracing::debug!(
+                agent = %self.link.agent, server = %self.link.server,
+                session = fact.state.name(), reason = %fact.reason, "session"
+            );
+        }
+        for action in step.actions {
+            match action {
+                session::Action::Rebuild { lost, fault }
+                | session::Action::Rest { lost, fault } => {
+                    self.forget_session().await;
+                    let lost = connection::Event::Lost {
+                        generation: lost,
+                        fault,
+                    };
+                    Box::pin(self.feed(lost)).await;
+                }
+                session::Action::Delete { id } => self.delete_session(&id).await,
+            }
+        }
+    }
+
+    async fn feed_listen(&mut self, event: get::Event) {
+        let step = get::step(
+            self.listen.clone(),
+            event,
+            &get::Context {
+                now: clock::now(),
+                jitter: clock::jitter(),
+                attempt: AttemptId(self.attempts + 1),
+                policy: &self.shared.stream_policy,
+            },
+        );
+        self.note(step.outcome);
+        self.listen = step.state;
+        for action in step.actions {
+            match action {
+                get::Action::Open { attempt, cursor } => {
+                    self.attempts = self.attempts.max(attempt.0);
+                    self.open_stream(attempt, cursor);
+                }
+                get::Action::Close => {
+                    if let Some(stream) = self.stream.take() {
+                        stream.abort();
+                    }
+                }
+                get::Action::Doubt => {
+                    let generation = self.generation;
+                    Box::pin(self.feed(connection::Event::Doubt { generation })).await;
+                }
+            }
+        }
+        let is_asked_for = !matches!(self.listen, get::State::Opening { .. });
+        if is_asked_for
+            && let Some(pending) = &mut self.pending
+            && let Some(listening) = pending.listening.take()
+        {
+            let _ = listening.send(());
+        }
+    }
+
+    fn note(&self, outcome: Outcome) {
+        let (agent, server) = (&self.link.agent, &self.link.server);
+        match outcome {
+            Outcome::Used => {}
+            Outcome::Ignored { why } => tracing::trace!(%agent, %server, why, "ignored"),
+            Outcome::Violation { why } => tracing::error!(%agent, %server, why, "our bug"),
+        }
+    }
+
+    /// Connections are history: written behind, and shown.
+    fn record_facts(&self, before: &connection::State, facts: &[connection::Fact]) {
+        let mut from = before;
+        for fact in facts {
+            let to = &fact.state;
+            if from.name() != to.name() || from.fault() != to.fault() {
+                self.shared.record(Transition {
+                    at: fact.at,
+                    agent: self.link.agent.clone(),
+                    server: self.link.server.clone(),
+                    from: from.name().to_owned(),
+                    to: to.name().to_owned(),
+                    fault: to.fault().cloned(),
+                    reason: fact.reason.clone(),
+                });
+            }
+            from = to;
+        }
+    }
+
+    /// Lets callers know whether requests can go out, and drops what belongs to a lost opening.
+    async fn publish(&mut self, before: &connection::State) {
+        let was_open = matches!(before, connection::State::Connected { .. });
+        let phase = match &self.connection {
+            connection::State::Connected { .. } => match self.routes.last() {
+                Some(route) => Phase::Ready(Arc::clone(route)),
+                None => Phase::Down,
+            },
+            connection::State::Connecting { .. } => Phase::Opening,
+            connection::State::Disabled
+            | connection::State::Misconfigured { .. }
+            | connection::State::Retrying { .. }
+            | connection::State::AwaitingSignIn { .. } => Phase::Down,
+        };
+        let is_open = matches!(phase, Phase::Ready(_));
+        self.link.phase.send_replace(phase);
+        if was_open && !is_open {
+            self.feed_listen(get::Event::SessionClosed).await;
+            if let Some(route) = self.routes.last() {
+                route.upstream.pool.discard_idle();
+            }
+        }
+    }
+
+    /// Copies what is shown, and tells everyone who watches where it changed.
+    fn show(&mut self) {
+        let connection = connection::deadline(&self.connection, &self.shared.connection_policy);
+        let stream = get::deadline(&self.listen, &self.shared.stream_policy);
+        let changed = {
+            let mut view = self.link.view.lock();
+            let moved = view.state.name() != self.connection.name();
+            let changed = moved || view.state.fault() != self.connection.fault();
+            if moved {
+                view.since = clock::wall();
+            }
+            view.state = self.connection.clone();
+            view.deadline = connection;
+            view.stream_deadline = stream;
+            view.stream_note = self.stream_note();
+            if !matches!(self.session, session::State::Open { .. }) {
+                view.session_since = None;
+            }
+            changed
+        };
+        if changed {
+            self.announce();
+        }
+    }
+
+    fn announce(&self) {
+        let report = Arc::new(self.link.report());
+        let _ = self.link.changes.send(Change::Connection(report));
+    }
+
+    /// What there is to say about the server's own stream, where it is not simply open.
+    fn stream_note(&self) -> Option<String> {
+        let legacy = self
+            .routes
+            .last()
+            .is_some_and(|route| route.era() == Era::Legacy);
+        if !legacy {
+            return None;
+        }
+        let cut = self.listen.memory().idle_cut().map(|beat| {
+            let tenths = (beat.0 + 50) / 100;
+            format!("idle cut ~{}.{} s observed", tenths / 10, tenths % 10)
+        });
+        match &self.listen {
+            get::State::NotOffered { .. } => Some("no server stream".to_owned()),
+            get::State::Waiting { .. } if cut.is_none() => Some("reopening".to_owned()),
+            get::State::Off(_)
+            | get::State::Opening { .. }
+            | get::State::Open { .. }
+            | get::State::Waiting { .. } => cut,
+        }
+    }
+
+    /// The route that carries this session.
+    fn route_of(&self, id: &SessionId) -> Option<Arc<Route>> {
+        self.routes
+            .iter()
+            .rev()
+            .find(|route| route.session.as_ref() == Some(id))
+            .cloned()
+    }
+
+    fn now(&self) -> Now {
+        clock::now()
+    }
+
+    fn abort(&mut self) {
+        for task in [
+            self.opening.take(),
+            self.stream.take(),
+            self.fetching.take(),
+        ]
+        .into_iter()
+        .flatten()
+        {
+            task.abort();
+        }
+    }
+}

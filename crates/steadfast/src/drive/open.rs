@@ -1,0 +1,368 @@
+//! Opens a connection: goes on with the session that is on record, or shakes hands as
+//! `connection::handshake` says, one question at a time.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method};
+use steadfast_core::connection::handshake::{self, Ask, Known, Next, Offer, Reply, Transport};
+use steadfast_core::wire::json;
+use steadfast_core::{Era, Fault, Generation, Kind, Revision, SessionId, quirks};
+use steadfast_store::{SessionRecord, SharedRecords};
+
+use crate::legacy_sse::{self, NoStream};
+use crate::link::{Hello, Link};
+use crate::perform::ask::{Asked, ask};
+use crate::perform::events::Events;
+use crate::perform::exchange::exchange;
+use crate::route::{MCP_METHOD, Route, Upstream};
+
+/// What an opening made.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) route: Arc<Route>,
+    pub(crate) hello: Hello,
+    /// The session on record was still known: nothing was lost.
+    pub(crate) resumed: bool,
+    /// The rule by which the session on record was found dead, if it was.
+    pub(crate) refused: Option<&'static str>,
+    /// The server speaks another era than the one remembered.
+    pub(crate) era_changed: bool,
+}
+
+/// What the keeper says of itself in the modern era.
+pub(crate) fn own_meta(revision: Revision) -> String {
+    format!(
+        r#"{{"io.modelcontextprotocol/protocolVersion":"{revision}","io.modelcontextprotocol/clientInfo":{OWN_INFO},"io.modelcontextprotocol/clientCapabilities":{{}}}}"#
+    )
+}
+
+const OWN_INFO: &str = concat!(
+    r#"{"name":"steadfast","version":""#,
+    env!("CARGO_PKG_VERSION"),
+    r#""}"#
+);
+
+/// What the keeper offers in a legacy session. An agent that lacks one of these is answered for.
+fn own_capabilities(revision: Revision) -> &'static str {
+    if revision.since(Revision::V2025_11_25) {
+        r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}}"#
+    } else if revision.since(Revision::V2025_06_18) {
+        r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{}}"#
+    } else {
+        r#"{"roots":{"listChanged":true},"sampling":{}}"#
+    }
+}
+
+/// Opens a connection.
+pub(crate) async fn open(
+    link: &Arc<Link>,
+    upstream: &Arc<Upstream>,
+    generation: Generation,
+    record: Option<SessionRecord>,
+    store: &SharedRecords,
+) -> Result<Opened, Fault> {
+    let address = upstream.address();
+    let known = store.era(address).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "what was learned about the server cannot be read");
+        None
+    });
+    let mut refused = None;
+    if let (Some(record), Some(known)) = (record, &known)
+        && record.address == address
+        && known.era == Era::Legacy
+        && known.transport == Transport::StreamableHttp
+    {
+        let known = Known {
+            revision: record.revision,
+            ..known.clone()
+        };
+        match go_on(link, upstream, generation, &record, known).await? {
+            Ok(opened) => return Ok(opened),
+            Err(rule) => refused = Some(rule),
+        }
+    }
+    let mut opened = shake_hands(link, upstream, generation, known.as_ref()).await?;
+    opened.refused = refused;
+    let learned = &opened.route.known;
+    opened.era_changed = known.as_ref().is_some_and(|known| known.era != learned.era);
+    if known.as_ref() != Some(learned)
+        && let Err(error) = store.put_era(address, learned).await
+    {
+        tracing::warn!(%error, "what was learned about the server cannot be kept");
+    }
+    Ok(opened)
+}
+
+/// Asks whether the session on record is still known: a ping, which is harmless.
+/// The inner error names the rule by which it was found dead.
+async fn go_on(
+    link: &Arc<Link>,
+    upstream: &Arc<Upstream>,
+    generation: Generation,
+    record: &SessionRecord,
+    known: Known,
+) -> Result<Result<Opened, &'static str>, Fault> {
+    let Some(session) = &record.id else {
+        // A server without session ids remembers nothing that could be gone on with (SE-07).
+        return Ok(Err("no-session-id"));
+    };
+    let route = Route::new(
+        generation,
+        Arc::clone(upstream),
+        known,
+        Some(session.clone()),
+    );
+    let route = Arc::new(route);
+    let id = link.next_id();
+    let ping = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#));
+    let aside = |message, _| link.aside(&route, message);
+    let asked = ask(upstream, route.headers.clone(), (id, ping), &aside).await?;
+    let answer = asked.answer(true, Era::Legacy);
+    if let Some(rule) = quirks::unknown_session(&answer) {
+        return Ok(Err(rule.name));
+    }
+    if asked.result().is_none() && quirks::method_unknown(&answer).is_none() {
+        return Err(quirks::fault_of(&answer));
+    }
+    link.heard();
+    let hello = Hello {
+        revision: record.revision,
+        result: Bytes::from(record.initialize_result.clone()),
+    };
+    Ok(Ok(Opened {
+        route,
+        hello,
+        resumed: true,
+        refused: None,
+        era_changed: false,
+    }))
+}
+
+/// The handshake, as far as it has come.
+struct Handshake<'a> {
+    link: &'a Arc<Link>,
+    upstream: &'a Arc<Upstream>,
+    generation: Generation,
+    /// The answer to the last question.
+    asked: Option<Asked>,
+    /// The stream of the old transport, once its endpoint is known.
+    stream: Option<(Events, http::uri::PathAndQuery)>,
+}
+
+async fn shake_hands(
+    link: &Arc<Link>,
+    upstream: &Arc<Upstream>,
+    generation: Generation,
+    known: Option<&Known>,
+) -> Result<Opened, Fault> {
+    let mut shake = Handshake {
+        link,
+        upstream,
+        generation,
+        asked: None,
+        stream: None,
+    };
+    let (mut state, mut question) = handshake::begin(known, Offer::default());
+    loop {
+        let (after, next) = match shake.ask(question).await {
+            Ok(true) => match &shake.asked {
+                Some(asked) => {
+                    let era = match question {
+                        Ask::Discover(_) => Era::Modern,
+                        Ask::Initialize { .. } | Ask::Endpoint => Era::Legacy,
+                    };
+                    handshake::next(state, &Reply::Answer(asked.answer(false, era)))
+                }
+                None => handshake::next(state, &Reply::Endpoint(true)),
+            },
+            Ok(false) => handshake::next(state, &Reply::Endpoint(false)),
+            Err(fault) => handshake::next(state, &Reply::Fault(&fault)),
+        };
+        state = after;
+        match next {
+            Next::Ask(next) => {
+                shake.abandon_minted_session(question);
+                question = next;
+            }
+            Next::Open(known) => return shake.finish(known).await,
+            Next::Fail(fault) => {
+                shake.abandon_minted_session(question);
+                return Err(fault);
+            }
+        }
+    }
+}
+
+impl Handshake<'_> {
+    /// Asks one question. Whether it was answered; the answer is in `asked`, or the stream in `stream`.
+    async fn ask(&mut self, question: Ask) -> Result<bool, Fault> {
+        let id = self.link.next_id();
+        let (headers, body) = match question {
+            Ask::Discover(revision) => {
+                let mut headers = self.upstream.post_headers(Some(revision), None);
+                headers.insert(MCP_METHOD, HeaderValue::from_static("server/discover"));
+                (headers, discover(id, revision))
+            }
+            Ask::Initialize { revision, header } => {
+                let headers = self.upstream.post_headers(header.then_some(revision), None);
+                (headers, initialize(id, revision))
+            }
+            Ask::Endpoint => {
+                self.asked = None;
+                return match legacy_sse::open(self.upstream).await {
+                    Ok(stream) => {
+                        self.stream = Some(stream);
+                        Ok(true)
+                    }
+                    Err(NoStream::NotOffered) => Ok(false),
+                    Err(NoStream::Fault(fault)) => Err(fault),
+                };
+            }
+        };
+        self.asked = None;
+        let aside = |message: Bytes, session: Option<SessionId>| {
+            self.during_initialize(message, session);
+        };
+        let asked = ask(self.upstream, headers, (id, Bytes::from(body)), &aside).await?;
+        self.asked = Some(asked);
+        Ok(true)
+    }
+
+    /// A message before the answer to `initialize` (ST-09): a ping is answered in the session that is
+    /// being opened; notifications have nobody to go to yet.
+    fn during_initialize(&self, message: Bytes, session: Option<SessionId>) {
+        let known = Known {
+            era: Era::Legacy,
+            transport: Transport::StreamableHttp,
+            revision: Revision::LATEST_LEGACY,
+            initialize_header: false,
+            no_ping: false,
+        };
+        let route = Route::new(self.generation, Arc::clone(self.upstream), known, session);
+        self.link.aside(&Arc::new(route), message);
+    }
+
+    /// A server that minted a session for a probe that it refused is told that it is not wanted (PV-07).
+    fn abandon_minted_session(&self, question: Ask) {
+        let minted = self.asked.as_ref().and_then(|asked| asked.session.clone());
+        let (Ask::Discover(_), Some(session)) = (question, minted) else {
+            return;
+        };
+        let upstream = Arc::clone(self.upstream);
+        tokio::spawn(async move {
+            let request = upstream.delete(None, &session);
+            let _ = exchange(&upstream.pool, request, upstream.terms()).await;
+        });
+    }
+
+    async fn finish(mut self, known: Known) -> Result<Opened, Fault> {
+        if known.transport == Transport::HttpSse {
+            return self.finish_http_sse(known).await;
+        }
+        let asked = self.asked.take();
+        let hello = Hello {
+            revision: known.revision,
+            result: asked.as_ref().and_then(Asked::result).unwrap_or_default(),
+        };
+        let session = match known.era {
+            Era::Legacy => asked.and_then(|asked| asked.session),
+            // 2026-07-28: a session id is ignored.
+            Era::Modern => None,
+        };
+        let upstream = Arc::clone(self.upstream);
+        let route = Arc::new(Route::new(self.generation, upstream, known, session));
+        if route.era() == Era::Legacy {
+            initialized(&route).await?;
+        }
+        Ok(self.opened(route, hello))
+    }
+
+    async fn finish_http_sse(mut self, known: Known) -> Result<Opened, Fault> {
+        let Some((events, endpoint)) = self.stream.take() else {
+            return Err(Fault::new(Kind::ProtocolMismatch, "the GET stream is gone"));
+        };
+        let revision = known.revision;
+        let mut route = Route::new(self.generation, Arc::clone(self.upstream), known, None);
+        route.endpoint = Some(endpoint);
+        let route = Arc::new(route);
+        let id = self.link.next_id();
+        let answer = self.link.waiting.register(id);
+        legacy_sse::read(Arc::clone(self.link), Arc::clone(&route), events);
+        let body = Bytes::from(initialize(id, revision));
+        let sent = exchange(
+            &self.upstream.pool,
+            route.post(route.headers.clone(), body),
+            self.upstream.terms(),
+        );
+        sent.await.map_err(|unanswered| unanswered.fault)?;
+        let limit = self.upstream.retry.request_timeout.duration();
+        let message = tokio::time::timeout(limit, answer)
+            .await
+            .map_err(|_| Fault::new(Kind::Timeout, "no answer to initialize on the stream"))?
+            .map_err(|_| Fault::new(Kind::Network, "the stream ended before the answer"))?;
+        let result = json::at_path(&message, 0..message.len(), &["result"]).ok_or_else(|| {
+            Fault::new(
+                Kind::ProtocolMismatch,
+                "initialize was refused on the stream",
+            )
+        })?;
+        let hello = Hello {
+            revision,
+            result: message.slice(result),
+        };
+        initialized(&route).await?;
+        Ok(self.opened(route, hello))
+    }
+
+    fn opened(&self, route: Arc<Route>, hello: Hello) -> Opened {
+        self.link.heard();
+        Opened {
+            route,
+            hello,
+            resumed: false,
+            refused: None,
+            era_changed: false,
+        }
+    }
+}
+
+fn discover(id: i64, revision: Revision) -> String {
+    let meta = own_meta(revision);
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"server/discover","params":{{"_meta":{meta}}}}}"#
+    )
+}
+
+fn initialize(id: i64, revision: Revision) -> String {
+    let capabilities = own_capabilities(revision);
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"initialize","params":{{"protocolVersion":"{revision}","capabilities":{capabilities},"clientInfo":{OWN_INFO}}}}}"#
+    )
+}
+
+/// Servers acknowledge this in many ways; only an error status fails the handshake (HT-02).
+async fn initialized(route: &Arc<Route>) -> Result<(), Fault> {
+    let body = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    let upstream = &route.upstream;
+    let request = route.post(route.headers.clone(), body);
+    let reply = exchange(&upstream.pool, request, upstream.terms())
+        .await
+        .map_err(|unanswered| unanswered.fault)?;
+    let status = reply.status;
+    if status.is_client_error() || status.is_server_error() {
+        let message = format!("the server refused notifications/initialized ({status})");
+        return Err(Fault::new(Kind::ProtocolMismatch, message));
+    }
+    reply.body.drain(std::time::Duration::from_secs(2));
+    Ok(())
+}
+
+/// Ends a session, best effort: many servers answer 405, some not at all (OP-06).
+pub(crate) async fn delete(route: &Route, session: &SessionId) {
+    let upstream = &route.upstream;
+    let request = upstream.delete(Some(route.known.revision), session);
+    debug_assert_eq!(request.method, Method::DELETE);
+    let limit = std::time::Duration::from_secs(2);
+    let _ = tokio::time::timeout(limit, exchange(&upstream.pool, request, upstream.terms())).await;
+}

@@ -1,0 +1,7 @@
+//! Sockets. Nothing in here decides: it dials, sends and reads, and says exactly what happened.
+
+pub(crate) mod ask;
+pub(crate) mod dial;
+pub(crate) mod events;
+pub(crate) mod exchange;
+pub(crate) mod pool;

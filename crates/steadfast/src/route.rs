@@ -1,0 +1,300 @@
+//! What a request needs to reach a server: the configured upstream, and the route that an opening of
+//! the connection made.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue, USER_AGENT};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Method};
+use parking_lot::RwLock;
+use steadfast_core::connection::handshake::Known;
+use steadfast_core::{Era, EventCursor, Fault, Generation, Kind, Revision, SessionId};
+use tokio::sync::Notify;
+use url::Url;
+
+use crate::config;
+use crate::perform::dial::{Dialer, Origin};
+use crate::perform::exchange::{Outgoing, Terms};
+use crate::perform::pool::Pool;
+
+pub(crate) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+pub(crate) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+pub(crate) const MCP_METHOD: HeaderName = HeaderName::from_static("mcp-method");
+pub(crate) const MCP_NAME: HeaderName = HeaderName::from_static("mcp-name");
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const JSON_OR_EVENTS: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+const AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("steadfast/", env!("CARGO_PKG_VERSION")));
+
+/// One configured server, as one agent reaches it. Replaced as a whole when the configuration changes.
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    pub(crate) config: config::Server,
+    pub(crate) retry: Arc<config::Retry>,
+    pub(crate) max_message: usize,
+    pub(crate) pool: Arc<Pool>,
+    path: RwLock<PathAndQuery>,
+    headers: HeaderMap,
+}
+
+impl Upstream {
+    pub(crate) fn new(
+        config: config::Server,
+        settings: &config::Settings,
+        retry: Arc<config::Retry>,
+        dialer: Arc<Dialer>,
+    ) -> Result<Self, Fault> {
+        let origin = Origin::of(&config.url)?;
+        let mut headers = HeaderMap::with_capacity(config.headers.len() + 4);
+        if let Ok(host) = HeaderValue::from_str(&origin.authority()) {
+            headers.insert(HOST, host);
+        }
+        headers.insert(USER_AGENT, AGENT);
+        for (name, value) in &config.headers {
+            if value.contains("${vault:") {
+                let message = format!("the header {name} needs the vault, which is not built yet");
+                return Err(Fault::new(Kind::Misconfigured, message));
+            }
+            let (Ok(name), Ok(value)) = (
+                HeaderName::try_from(name.as_str()),
+                HeaderValue::try_from(value.as_str()),
+            ) else {
+                let message = format!("the header {name} cannot be sent: check its name and value");
+                return Err(Fault::new(Kind::Misconfigured, message));
+            };
+            headers.insert(name, value);
+        }
+        let path = path_of(&config.url);
+        Ok(Self {
+            pool: Arc::new(Pool::new(dialer, origin)),
+            path: RwLock::new(path),
+            headers,
+            config,
+            retry,
+            max_message: settings.max_message.0,
+        })
+    }
+
+    /// The key under which what was learned about the server is remembered.
+    pub(crate) fn address(&self) -> &str {
+        self.config.url.as_str()
+    }
+
+    /// Where requests go: the configured path, or the one that the server redirected to for good.
+    pub(crate) fn path(&self) -> PathAndQuery {
+        self.path.read().clone()
+    }
+
+    /// Remembers where the server redirected to, once something there answered as an MCP server.
+    pub(crate) fn learn_path(&self, path: PathAndQuery) {
+        *self.path.write() = path;
+    }
+
+    /// The headers of a POST in this revision. `session` never goes on `initialize` or
+    /// `server/discover` (SE-05), and `revision` not on a first `initialize` (PV-05).
+    pub(crate) fn post_headers(
+        &self,
+        revision: Option<Revision>,
+        session: Option<&SessionId>,
+    ) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        headers.insert(CONTENT_TYPE, JSON);
+        // 2025-11-25 transports, "Sending Messages" 2; 2026-07-28 likewise: both must be listed.
+        headers.insert(ACCEPT, JSON_OR_EVENTS);
+        mark(&mut headers, revision, session);
+        headers
+    }
+
+    /// A POST of this body.
+    pub(crate) fn post(&self, headers: HeaderMap, body: Bytes) -> Outgoing {
+        Outgoing {
+            method: Method::POST,
+            path: self.path(),
+            headers,
+            body,
+        }
+    }
+
+    /// A GET for events, with a cursor to resume from where there is one.
+    pub(crate) fn get(
+        &self,
+        revision: Option<Revision>,
+        session: Option<&SessionId>,
+        cursor: Option<&EventCursor>,
+    ) -> Outgoing {
+        let mut headers = self.headers.clone();
+        headers.insert(ACCEPT, EVENTS);
+        mark(&mut headers, revision, session);
+        if let Some(value) = cursor.and_then(|cursor| HeaderValue::from_str(cursor.as_str()).ok()) {
+            headers.insert(LAST_EVENT_ID, value);
+        }
+        Outgoing {
+            method: Method::GET,
+            path: self.path(),
+            headers,
+            body: Bytes::new(),
+        }
+    }
+
+    /// A DELETE of a session.
+    pub(crate) fn delete(&self, revision: Option<Revision>, session: &SessionId) -> Outgoing {
+        let mut headers = self.headers.clone();
+        mark(&mut headers, revision, Some(session));
+        Outgoing {
+            method: Method::DELETE,
+            path: self.path(),
+            headers,
+            body: Bytes::new(),
+        }
+    }
+
+    /// Terms for the keeper's own harmless questions: any idle connection will do.
+    pub(crate) fn terms(&self) -> Terms {
+        Terms {
+            max_idle: None,
+            headers_within: self.retry.request_timeout.duration(),
+        }
+    }
+}
+
+fn mark(headers: &mut HeaderMap, revision: Option<Revision>, session: Option<&SessionId>) {
+    if let Some(revision) = revision {
+        headers.insert(
+            PROTOCOL_VERSION,
+            HeaderValue::from_static(revision.as_str()),
+        );
+    }
+    if let Some(value) = session.and_then(|id| HeaderValue::from_str(id.as_str()).ok()) {
+        headers.insert(SESSION_ID, value);
+    }
+}
+
+fn path_of(url: &Url) -> PathAndQuery {
+    let text = match url.query() {
+        Some(query) => format!("{}?{query}", url.path()),
+        None => url.path().to_owned(),
+    };
+    PathAndQuery::try_from(text).unwrap_or_else(|_| PathAndQuery::from_static("/"))
+}
+
+/// Where a redirect leads: a path of the same origin, or an explanation why it is not followed.
+/// Never to another origin with our credentials, never from https to http (HT-01).
+pub(crate) fn redirect(
+    upstream: &Upstream,
+    location: Option<&HeaderValue>,
+) -> Result<PathAndQuery, Fault> {
+    let refuse = |message: String| Err(Fault::new(Kind::Redirected, message));
+    let Some(location) = location.and_then(|value| value.to_str().ok()) else {
+        return refuse("the server redirects without saying where".into());
+    };
+    let Ok(target) = upstream.config.url.join(location) else {
+        return refuse("the server redirects to something that is no address".into());
+    };
+    let shown = format!(
+        "{}{}",
+        target.origin().ascii_serialization(),
+        target.path().chars().take(80).collect::<String>()
+    );
+    match Origin::of(&target) {
+        Ok(origin) if origin == *upstream.pool.origin() => Ok(path_of(&target)),
+        Ok(origin) if upstream.pool.origin().tls && !origin.tls => refuse(format!(
+            "the server redirects from https to plain http ({shown}), which is not followed: correct \
+             the server's idea of its own scheme, or set the url to {}",
+            shown.replacen("http:", "https:", 1)
+        )),
+        Ok(_) => refuse(format!(
+            "the server redirects to another origin ({shown}), which is not followed with this \
+             agent's credentials: set the url to it if you trust it"
+        )),
+        Err(_) => refuse(format!(
+            "the server redirects to {shown}, which is not followed"
+        )),
+    }
+}
+
+/// What one opening of a connection made: requests of this generation go this way.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) generation: Generation,
+    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) known: Known,
+    pub(crate) session: Option<SessionId>,
+    /// The headers of every POST on this route.
+    pub(crate) headers: HeaderMap,
+    /// Where POSTs go, where that is not the upstream's own path (HTTP+SSE).
+    pub(crate) endpoint: Option<PathAndQuery>,
+    busy: AtomicUsize,
+    drained: Notify,
+}
+
+impl Route {
+    pub(crate) fn new(
+        generation: Generation,
+        upstream: Arc<Upstream>,
+        known: Known,
+        session: Option<SessionId>,
+    ) -> Self {
+        let headers = upstream.post_headers(Some(known.revision), session.as_ref());
+        Self {
+            generation,
+            upstream,
+            known,
+            session,
+            headers,
+            endpoint: None,
+            busy: AtomicUsize::new(0),
+            drained: Notify::new(),
+        }
+    }
+
+    /// A POST of this body.
+    pub(crate) fn post(&self, headers: HeaderMap, body: Bytes) -> Outgoing {
+        let mut outgoing = self.upstream.post(headers, body);
+        if let Some(endpoint) = &self.endpoint {
+            outgoing.path = endpoint.clone();
+        }
+        outgoing
+    }
+
+    pub(crate) fn era(&self) -> Era {
+        self.known.era
+    }
+
+    /// Marks the route as owing an answer until the guard is dropped.
+    pub(crate) fn enter(self: &Arc<Self>) -> Busy {
+        self.busy.fetch_add(1, Ordering::Relaxed);
+        Busy(Arc::clone(self))
+    }
+
+    /// Waits until no answer is owed any more, at most this long.
+    pub(crate) async fn drained(&self, limit: Duration) {
+        let idle = async {
+            loop {
+                let notified = self.drained.notified();
+                if self.busy.load(Ordering::Acquire) == 0 {
+                    return;
+                }
+                notified.await;
+            }
+        };
+        let _ = tokio::time::timeout(limit, idle).await;
+    }
+}
+
+/// An answer is owed on a route.
+#[derive(Debug)]
+pub(crate) struct Busy(Arc<Route>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        if self.0.busy.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.drained.notify_waiters();
+        }
+    }
+}

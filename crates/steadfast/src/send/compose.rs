@@ -1,0 +1,211 @@
+//! What goes out: the agent's message with our own id and progress token, in the server's era, and
+//! the headers that mirror it. Headers are always derived from the outgoing body (PV-08).
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use steadfast_core::wire::splice::{self, Edit};
+use steadfast_core::wire::{envelope, header, json};
+use steadfast_core::{Era, bridge};
+
+use super::Policy;
+use crate::call::{Call, Origin};
+use crate::link::Link;
+use crate::route::{MCP_METHOD, MCP_NAME, Route};
+
+/// A request as it goes out.
+pub(super) struct Composed {
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+/// Composes the request with this id.
+pub(super) fn compose(
+    link: &Link,
+    route: &Route,
+    call: &Call,
+    policy: &Policy,
+    id: i64,
+) -> Composed {
+    let own = id.to_string();
+    let mut edits: Vec<Edit<'_>> = Vec::with_capacity(2 + call.params.ours.len());
+    let replaced = [call.envelope.id.clone(), call.params.progress_token.clone()];
+    for range in replaced.into_iter().flatten() {
+        edits.push(Edit {
+            range,
+            with: own.as_bytes(),
+        });
+    }
+    for member in &call.params.ours {
+        edits.push(Edit {
+            range: splice::cut_member(&call.message, member),
+            with: b"",
+        });
+    }
+    let spliced = splice::apply(&call.message, &mut edits);
+    let body = match (&call.origin, route.era()) {
+        (Origin::Legacy { .. }, Era::Legacy) | (Origin::Modern { .. }, Era::Modern) => spliced,
+        (Origin::Legacy { client, .. }, Era::Modern) => {
+            bridge::request_to_modern(&spliced, route.known.revision, client)
+        }
+        (Origin::Modern { .. }, Era::Legacy) => bridge::request_to_legacy(&spliced),
+    };
+    let mut headers = route.headers.clone();
+    if route.era() == Era::Modern {
+        mirror(link, &mut headers, policy, &body);
+    }
+    Composed {
+        headers,
+        body: Bytes::from(body),
+    }
+}
+
+/// 2026-07-28 streamable-http, "Standard Request Headers" and "Custom Headers from Tool Parameters".
+fn mirror(link: &Link, headers: &mut HeaderMap, policy: &Policy, body: &[u8]) {
+    insert(headers, MCP_METHOD, &policy.method);
+    let Ok(read) = envelope::read(body) else {
+        return;
+    };
+    let params = envelope::read_params(body, &read);
+    let source = match policy.method.as_str() {
+        "tools/call" | "prompts/get" => params.name.clone(),
+        "resources/read" => params.uri.clone(),
+        _ => None,
+    };
+    if let Some(name) = source.and_then(|range| json::text(body, range)) {
+        insert(headers, MCP_NAME, &header::encode_value(&name));
+    }
+    if let (Some(tool), Some(arguments)) = (&policy.tool, params.arguments) {
+        let catalog = link.catalog.read().clone();
+        for mirrored in catalog.params_of(tool) {
+            if let Some(value) = header::param_value(&body[arguments.clone()], mirrored)
+                && let Ok(name) = HeaderName::try_from(mirrored.header.as_str())
+            {
+                insert(headers, name, &value);
+            }
+        }
+    }
+}
+
+pub(super) fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}
+
+/// The response for the agent: its own id, its own era, and a mark where the read was asked again.
+/// `None` where the server asks for input that this agent cannot be asked for yet.
+pub(super) fn answer_for(
+    call: &Call,
+    route: &Route,
+    policy: &Policy,
+    message: &Bytes,
+    read: &envelope::Envelope,
+    reissued: u32,
+) -> Option<Bytes> {
+    let mut answer = with_agent_id(call, message, read);
+    match (&call.origin, route.era()) {
+        (Origin::Legacy { .. }, Era::Legacy) | (Origin::Modern { .. }, Era::Modern) => {}
+        (Origin::Legacy { .. }, Era::Modern) => {
+            answer = Bytes::from(bridge::result_to_legacy(&answer)?);
+        }
+        (Origin::Modern { .. }, Era::Legacy) => {
+            answer = Bytes::from(bridge::result_to_modern(&policy.method, &answer));
+        }
+    }
+    if reissued > 0 {
+        answer = mark_observation(answer, reissued);
+    }
+    Some(answer)
+}
+
+fn with_agent_id(call: &Call, message: &Bytes, read: &envelope::Envelope) -> Bytes {
+    let Some(own) = call.envelope.id.clone() else {
+        return message.clone();
+    };
+    let own = &call.message[own];
+    let spliced = match &read.id {
+        Some(range) => splice::apply(
+            message,
+            &mut [Edit {
+                range: range.clone(),
+                with: own,
+            }],
+        ),
+        // An error to a request whose id the server did not read: it is the answer to this one.
+        None => {
+            let text = String::from_utf8_lossy(own);
+            let cut = null_id(message);
+            let bare = cut.map_or_else(
+                || message.to_vec(),
+                |range| splice::apply(message, &mut [Edit { range, with: b"" }]),
+            );
+            let (at, member) = splice::insert_member(&bare, 0..bare.len(), "id", &text);
+            let insertion = Edit {
+                range: at..at,
+                with: member.as_bytes(),
+            };
+            splice::apply(&bare, &mut [insertion])
+        }
+    };
+    Bytes::from(spliced)
+}
+
+/// The member `"id": null` of an error.
+fn null_id(message: &[u8]) -> Option<std::ops::Range<usize>> {
+    let mut found = None;
+    json::members(message, 0..message.len(), |member| {
+        if json::text(message, member.key.clone()).as_deref() == Some("id") {
+            found = Some(splice::cut_member(message, &member));
+        }
+    })
+    .ok()?;
+    found
+}
+
+/// The answer to a read that was asked again is a new observation (architecture, writes 15).
+fn mark_observation(message: Bytes, reissued: u32) -> Bytes {
+    let Ok(read) = envelope::read(&message) else {
+        return message;
+    };
+    let Some(result) = read.result else {
+        return message;
+    };
+    let mark = format!(r#"{{"reissued":{reissued}}}"#);
+    let meta = json::at_path(&message, result.clone(), &["_meta"])
+        .filter(|range| message.get(range.start) == Some(&b'{'));
+    let (at, member) = match meta {
+        Some(meta) => splice::insert_member(&message, meta, "dev.steadfast/observation", &mark),
+        None => {
+            let meta = format!(r#"{{"dev.steadfast/observation":{mark}}}"#);
+            splice::insert_member(&message, result, "_meta", &meta)
+        }
+    };
+    let insertion = Edit {
+        range: at..at,
+        with: member.as_bytes(),
+    };
+    Bytes::from(splice::apply(&message, &mut [insertion]))
+}
+
+/// A notification of the server on the stream of a call: with the agent's own progress token.
+/// `None` for progress that nobody asked for (GW-04).
+pub(super) fn notification_for(
+    call: &Call,
+    id: i64,
+    message: &Bytes,
+    read: &envelope::Envelope,
+) -> Option<Bytes> {
+    if read.method(message) != "notifications/progress" {
+        return Some(message.clone());
+    }
+    let asked = call.params.progress_token.clone()?;
+    let theirs = envelope::read_params(message, read).progress_of?;
+    if message.get(theirs.clone())? != id.to_string().as_bytes() {
+        return None;
+    }
+    let edit = Edit {
+        range: theirs,
+        with: &call.message[asked],
+    };
+    Some(Bytes::from(splice::apply(message, &mut [edit])))
+}

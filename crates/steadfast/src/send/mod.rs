@@ -1,0 +1,282 @@
+//! One request on its way to a server. What was lost is sent again only on proof that it was not
+//! executed, or where it only reads; everything else ends at once with what is known
+//! (architecture, writes 12 to 15).
+
+mod compose;
+mod once;
+mod stream;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use steadfast_core::effect::Executed;
+use steadfast_core::now::Millis;
+use steadfast_core::wire::{envelope, json};
+use steadfast_core::{Effect, Era, Fault, Generation};
+
+use crate::call::{Answer, Call, CallHandle, Failure, NotObserved, Origin};
+use crate::config::OnDisconnect;
+use crate::link::Link;
+use crate::perform::exchange::exchange;
+use crate::route::{Route, Upstream};
+
+/// What the operator's policy says about one call.
+#[derive(Clone, Debug)]
+struct Policy {
+    method: String,
+    tool: Option<String>,
+    effect: Effect,
+    /// Whether a lost read is asked again.
+    reissue: bool,
+    /// Whether the upstream is told when the caller goes away.
+    cancel_on_drop: bool,
+    /// A stream that lives until somebody closes it: no limits of time.
+    endless: bool,
+}
+
+impl Policy {
+    fn of(call: &Call, upstream: Option<&Upstream>) -> Self {
+        let method = call.envelope.method(&call.message).into_owned();
+        let tool = (method == "tools/call")
+            .then(|| call.params.name.clone())
+            .flatten()
+            .and_then(|range| json::text(&call.message, range))
+            .map(|name| name.into_owned());
+        let configured = upstream
+            .zip(tool.as_ref())
+            .and_then(|(upstream, tool)| upstream.config.tools.get(tool));
+        let effect = match (&tool, configured) {
+            (Some(_), Some(policy)) => policy.effect,
+            (Some(_), None) => Effect::Write,
+            (None, _) => Effect::of_method(&method),
+        };
+        let endless = method == "subscriptions/listen";
+        let on_disconnect = configured.and_then(|policy| policy.on_disconnect);
+        let cancel = match on_disconnect {
+            Some(OnDisconnect::Cancel) => true,
+            Some(OnDisconnect::Observe) => false,
+            None => effect == Effect::Read,
+        };
+        Self {
+            reissue: effect == Effect::Read
+                && !endless
+                && configured.and_then(|policy| policy.reissue).unwrap_or(true),
+            // Before 2026-07-28 a disconnect is not a cancellation (architecture, connections 9).
+            cancel_on_drop: cancel && matches!(call.origin, Origin::Modern { .. }),
+            effect,
+            endless,
+            method,
+            tool,
+        }
+    }
+}
+
+/// Runs a call so that it goes on when its caller goes away.
+pub(crate) async fn detached(link: Arc<Link>, call: Call, handle: CallHandle) -> Answer {
+    let upstream = link.upstream.read().clone();
+    let policy = Policy::of(&call, upstream.as_deref());
+    let cancel_on_drop = policy.cancel_on_drop;
+    Detached {
+        work: Some(Box::pin(run(link, call, policy, handle.clone(), 0))),
+        cancel_on_drop: cancel_on_drop.then_some(handle),
+    }
+    .await
+}
+
+type Work = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+/// A future that is finished in the background when it is dropped.
+struct Detached {
+    work: Option<Work>,
+    cancel_on_drop: Option<CallHandle>,
+}
+
+impl Future for Detached {
+    type Output = Answer;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
+        let Some(work) = &mut self.work else {
+            return Poll::Pending;
+        };
+        let answer = std::task::ready!(work.as_mut().poll(cx));
+        self.work = None;
+        Poll::Ready(answer)
+    }
+}
+
+impl Drop for Detached {
+    fn drop(&mut self) {
+        let Some(work) = self.work.take() else {
+            return;
+        };
+        if let Some(handle) = &self.cancel_on_drop {
+            handle.cancel(None);
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(work);
+        }
+    }
+}
+
+/// How often what may still happen within one call.
+struct Budget {
+    /// Sent again after a refusal for its session (SE-01: once).
+    session: u32,
+    /// Sent again where nothing had left.
+    unsent: u32,
+    /// Sent again with corrected headers (PV-08: once, and never unchanged).
+    headers: u32,
+    /// Followed to another path of the origin (307, 308).
+    redirects: u32,
+    /// Reads asked again after their answer was lost.
+    reissues: u32,
+}
+
+/// What became of one try.
+enum Tried {
+    /// There is an answer, or it is known that there is none.
+    Done(Answer),
+    /// Refused or unsent, with proof: send it again on a route newer than this.
+    Again { after: Option<Generation>, why: Why },
+    /// It was sent, and its result was not observed.
+    Lost(NotObserved),
+}
+
+/// Which part of the budget a further try takes.
+#[derive(Clone, Copy)]
+enum Why {
+    Session,
+    Unsent,
+    Headers,
+    Redirect,
+}
+
+/// The longest that a read waits for a server's Retry-After before it is asked again.
+const PATIENCE: Millis = Millis::secs(5);
+
+/// Sends a call until there is an answer or the budget is used up. `reissued`: how often the read
+/// was asked before.
+fn run(link: Arc<Link>, call: Call, policy: Policy, handle: CallHandle, reissued: u32) -> Work {
+    Box::pin(async move {
+        let mut budget = Budget {
+            session: 1,
+            unsent: 2,
+            headers: 1,
+            redirects: 3,
+            reissues: 1u32.saturating_sub(reissued),
+        };
+        let mut reissued = reissued;
+        let mut after = None;
+        loop {
+            let patience = patience(&link);
+            let route = tokio::select! {
+                route = link.route(after, patience) => route,
+                () = handle.inner.cancelled.notified() => {
+                    return Answer::Failed(Failure::Cancelled);
+                }
+            };
+            let Some(route) = route else {
+                return Answer::Failed(Failure::Unavailable(Box::new(link.report())));
+            };
+            match once::once(&link, &route, &call, &policy, &handle, reissued).await {
+                Tried::Done(answer) => return answer,
+                Tried::Again { after: newer, why } => {
+                    let left = match why {
+                        Why::Session => &mut budget.session,
+                        Why::Unsent => &mut budget.unsent,
+                        Why::Headers => &mut budget.headers,
+                        Why::Redirect => &mut budget.redirects,
+                    };
+                    if *left == 0 {
+                        return Answer::Failed(Failure::Unavailable(Box::new(link.report())));
+                    }
+                    *left -= 1;
+                    after = newer.or(after);
+                }
+                Tried::Lost(lost) => {
+                    let wait = lost.fault.as_ref().and_then(|fault| fault.retry_after);
+                    let may_wait = wait.is_none_or(|wait| wait <= PATIENCE);
+                    if !policy.reissue || budget.reissues == 0 || !may_wait {
+                        return Answer::Failed(Failure::NotObserved(Box::new(lost)));
+                    }
+                    budget.reissues -= 1;
+                    reissued += 1;
+                    tokio::time::sleep(wait.unwrap_or_default().duration()).await;
+                }
+            }
+        }
+    })
+}
+
+/// How long a request waits for an opening that is under way.
+fn patience(link: &Link) -> Duration {
+    let upstream = link.upstream.read().clone();
+    upstream.map_or(Duration::ZERO, |upstream| {
+        upstream.retry.connect_timeout.duration()
+    })
+}
+
+/// What is known of a request without an answer.
+fn not_observed(
+    link: &Link,
+    policy: &Policy,
+    sent: Sent,
+    evidence: impl Into<String>,
+    fault: Option<Fault>,
+) -> NotObserved {
+    NotObserved {
+        server: link.server.as_str().to_owned(),
+        tool: policy.tool.clone(),
+        method: policy.method.clone(),
+        executed: if sent.proven_unsent {
+            Executed::No
+        } else {
+            Executed::Unknown
+        },
+        sent_at: (!sent.proven_unsent).then_some(sent.at),
+        bytes_sent: sent.bytes,
+        evidence: evidence.into(),
+        fault,
+    }
+}
+
+/// When and how much of a request left.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    at: steadfast_core::Wall,
+    bytes: u64,
+    proven_unsent: bool,
+}
+
+/// Posts something that needs no answer: a notification, or an answer to the server's own question.
+pub(crate) async fn post_quietly(link: &Link, route: &Route, message: Bytes) {
+    let request = route.post(headers_for(route, &message), message);
+    let upstream = &route.upstream;
+    match exchange(&upstream.pool, request, upstream.terms()).await {
+        Ok(reply) => {
+            let status = reply.status;
+            if status.is_client_error() || status.is_server_error() {
+                tracing::debug!(server = %link.server, %status, "a notification was refused");
+            }
+            reply.body.drain(Duration::from_secs(2));
+        }
+        Err(unanswered) => {
+            tracing::debug!(server = %link.server, fault = %unanswered.fault.message, "not posted");
+        }
+    }
+}
+
+fn headers_for(route: &Route, message: &[u8]) -> http::HeaderMap {
+    let mut headers = route.headers.clone();
+    if route.era() == Era::Modern
+        && let Ok(read) = envelope::read(message)
+    {
+        let method = read.method(message);
+        compose::insert(&mut headers, crate::route::MCP_METHOD, &method);
+    }
+    headers
+}

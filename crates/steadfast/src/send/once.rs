@@ -1,0 +1,411 @@
+//! One try of one call: sends it once, and says what came of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{LOCATION, WWW_AUTHENTICATE};
+use steadfast_core::identity::RpcId;
+use steadfast_core::quirks::{self, Media};
+use steadfast_core::wire::envelope::{self, Kind as MessageKind};
+use steadfast_core::{Era, Fault, Kind, connection, session};
+
+use super::compose::{self, Composed};
+use super::{Policy, Sent, Tried, Why, not_observed, stream};
+use crate::call::{Answer, Call, CallHandle, Failure};
+use crate::catalog;
+use crate::clock;
+use crate::drive::Input;
+use crate::link::Link;
+use crate::perform::ask::{media_of, retry_after, text};
+use crate::perform::events::Events;
+use crate::perform::exchange::{Cut, Reply, Terms, Unanswered, exchange};
+use crate::route::{Route, redirect};
+
+/// Everything that belongs to one try.
+pub(super) struct Attempt<'a> {
+    pub(super) link: &'a Arc<Link>,
+    pub(super) route: &'a Arc<Route>,
+    pub(super) call: &'a Call,
+    pub(super) policy: &'a Policy,
+    pub(super) handle: &'a CallHandle,
+    pub(super) reissued: u32,
+    pub(super) id: i64,
+    pub(super) sent: Sent,
+}
+
+/// Sends the call once on this route.
+pub(super) async fn once(
+    link: &Arc<Link>,
+    route: &Arc<Route>,
+    call: &Call,
+    policy: &Policy,
+    handle: &CallHandle,
+    reissued: u32,
+) -> Tried {
+    let busy = route.enter();
+    let id = link.next_id();
+    let Composed { headers, body } = compose::compose(link, route, call, policy, id);
+    let mut attempt = Attempt {
+        link,
+        route,
+        call,
+        policy,
+        handle,
+        reissued,
+        id,
+        sent: Sent {
+            at: clock::wall(),
+            bytes: 0,
+            proven_unsent: true,
+        },
+    };
+    if route.endpoint.is_some() {
+        return attempt.over_http_sse(headers, body).await;
+    }
+    let terms = Terms {
+        // A write never goes out on a connection that may have died unnoticed (WR-04 b).
+        max_idle: (policy.effect == steadfast_core::Effect::Write)
+            .then(|| route.upstream.retry.connection_max_idle.duration()),
+        headers_within: if policy.endless {
+            Duration::from_secs(u64::from(u32::MAX))
+        } else {
+            route.upstream.retry.request_timeout.duration()
+        },
+    };
+    let request = route.post(headers, body);
+    let outcome = tokio::select! {
+        outcome = exchange(&route.upstream.pool, request, terms) => outcome,
+        () = handle.inner.cancelled.notified() => {
+            attempt.tell_cancelled();
+            return Tried::Done(Answer::Failed(Failure::Cancelled));
+        }
+    };
+    match outcome {
+        Ok(reply) => {
+            attempt.sent.bytes = reply.bytes_sent;
+            attempt.sent.proven_unsent = false;
+            attempt.answered(reply, busy).await
+        }
+        Err(unanswered) => attempt.unanswered(unanswered),
+    }
+}
+
+impl Attempt<'_> {
+    /// No HTTP answer came.
+    fn unanswered(&mut self, unanswered: Unanswered) -> Tried {
+        let Unanswered {
+            fault,
+            bytes_sent,
+            proven_unsent,
+        } = unanswered;
+        self.sent.bytes = bytes_sent;
+        self.sent.proven_unsent = proven_unsent;
+        let generation = self.route.generation;
+        if proven_unsent {
+            // Nothing left: the connection is gone, and the call may go out on the next one.
+            self.link.lost(generation, fault);
+            return Tried::Again {
+                after: Some(generation),
+                why: Why::Unsent,
+            };
+        }
+        if fault.kind == Kind::Timeout {
+            // One late answer condemns nothing (OP-07), but the server is told to stop
+            // (2025-11-25 lifecycle, "Timeouts": SHOULD issue a cancellation).
+            self.route.upstream.pool.discard_idle();
+            self.tell_cancelled();
+        }
+        self.link.doubt(generation);
+        let evidence = fault.message.clone();
+        self.lost(evidence, Some(fault))
+    }
+
+    /// An HTTP answer came; its body is still to be read.
+    async fn answered(&mut self, reply: Reply, busy: crate::route::Busy) -> Tried {
+        let status = reply.status;
+        if status.is_redirection() {
+            return self.redirected(&reply);
+        }
+        let media = media_of(&reply.headers);
+        if status.is_success() && media == Media::EventStream {
+            let events = Events::new(reply.body, self.route.upstream.max_message);
+            return stream::begin(self, events, busy).await;
+        }
+        let (status, headers) = (status.as_u16(), reply.headers);
+        let limit = self.route.upstream.retry.silence_timeout.duration();
+        let collected = tokio::select! {
+            collected = tokio::time::timeout(limit, reply.body.collect(self.route.upstream.max_message)) => collected,
+            () = self.handle.inner.cancelled.notified() => {
+                self.tell_cancelled();
+                return Tried::Done(Answer::Failed(Failure::Cancelled));
+            }
+        };
+        let body = match collected {
+            Ok(Ok(body)) => body,
+            Ok(Err(Cut::TooLarge)) => {
+                return self.lost("the result is larger than limits.max_message", None);
+            }
+            Ok(Err(Cut::Broken(how))) => {
+                self.link.doubt(self.route.generation);
+                return self.lost(how.evidence(), None);
+            }
+            Err(_) => return self.lost("the answer stopped in the middle", None),
+        };
+        if (200..300).contains(&status) {
+            return self.success(status, media, &body);
+        }
+        self.refused(status, media, &headers, &body).await
+    }
+
+    /// 2xx with a body that should be the JSON-RPC response.
+    fn success(&mut self, status: u16, media: Media, body: &Bytes) -> Tried {
+        match envelope::read(body) {
+            Ok(read) if self.is_our_answer(&read, body) => self.observed(200, body, &read),
+            Ok(_) => self.lost("the answer carries another request's id", None),
+            Err(invalid) if media == Media::Json && !body.is_empty() => {
+                self.lost(format!("the answer cannot be read: {invalid}"), None)
+            }
+            Err(_) => {
+                // A sign-in page, an empty body: never an invented success (HT-04, SP-06).
+                let answer = quirks::Answer {
+                    status,
+                    media,
+                    body: &body[..body.len().min(64 << 10)],
+                    challenge: None,
+                    retry_after: None,
+                    session_attached: self.route.session.is_some(),
+                    era: self.route.era(),
+                };
+                let fault = quirks::fault_of(&answer);
+                self.link.doubt(self.route.generation);
+                self.lost(fault.message.clone(), Some(fault))
+            }
+        }
+    }
+
+    /// A 4xx or 5xx.
+    async fn refused(
+        &mut self,
+        status: u16,
+        media: Media,
+        headers: &http::HeaderMap,
+        body: &Bytes,
+    ) -> Tried {
+        let challenge = text(headers, &WWW_AUTHENTICATE);
+        let answer = quirks::Answer {
+            status,
+            media,
+            body,
+            challenge: challenge.as_deref(),
+            retry_after: retry_after(headers),
+            session_attached: self.route.session.is_some(),
+            era: self.route.era(),
+        };
+        let generation = self.route.generation;
+        if let Some(rule) = quirks::unknown_session(&answer) {
+            tracing::info!(
+                agent = %self.link.agent, server = %self.link.server, rule = rule.name,
+                "the server does not know the session any more"
+            );
+            self.link.tell(Input::Session(session::Event::Refused {
+                generation,
+                rule: rule.name,
+            }));
+            return Tried::Again {
+                after: Some(generation),
+                why: Why::Session,
+            };
+        }
+        if quirks::header_mismatch(&answer).is_some() && self.headers_changed().await {
+            return Tried::Again {
+                after: None,
+                why: Why::Headers,
+            };
+        }
+        if status == 401 {
+            // Never passed on: the agent would renew the wrong token (architecture, connections 10).
+            let fault = quirks::fault_of(&answer);
+            self.link.lost(generation, fault);
+            return Tried::Again {
+                after: Some(generation),
+                why: Why::Unsent,
+            };
+        }
+        let read = envelope::read(body).ok();
+        if let Some(read) = read
+            && (self.is_own_id(&read, body) || (status < 500 && status != 429 && read.id.is_none()))
+            && matches!(read.kind, MessageKind::Result | MessageKind::Error)
+        {
+            return self.observed(status, body, &read);
+        }
+        // A status proves nothing about execution (WR-05).
+        let fault = quirks::fault_of(&answer);
+        if matches!(status, 404 | 405 | 500..) {
+            self.link.doubt(generation);
+        }
+        self.lost(format!("status {status}: {}", fault.message), Some(fault))
+    }
+
+    /// Whether the list of tools now asks for other headers than were sent (2026-07-28
+    /// streamable-http, "Client Behavior": call tools/list, then retry with the appropriate headers).
+    async fn headers_changed(&self) -> bool {
+        let Some(tool) = &self.policy.tool else {
+            return false;
+        };
+        let before = self.link.catalog.read().clone();
+        let Ok(Some(after)) = catalog::fetch(self.link, self.route).await else {
+            return false;
+        };
+        let changed = before.params_of(tool) != after.params_of(tool);
+        *self.link.catalog.write() = Arc::new(after);
+        changed
+    }
+
+    /// 307 and 308 within the origin are followed; anything else is not, for a call (HT-01).
+    fn redirected(&mut self, reply: &Reply) -> Tried {
+        let status = reply.status.as_u16();
+        match redirect(&self.route.upstream, reply.headers.get(LOCATION)) {
+            Ok(path) if matches!(status, 307 | 308) => {
+                self.route.upstream.learn_path(path);
+                Tried::Again {
+                    after: None,
+                    why: Why::Redirect,
+                }
+            }
+            Ok(_) => {
+                // The new address is learned through a harmless request.
+                self.link.doubt(self.route.generation);
+                self.lost("redirected", None)
+            }
+            Err(fault) => {
+                let evidence = format!("redirected: {}", fault.message);
+                self.lost(evidence, Some(fault))
+            }
+        }
+    }
+
+    /// An answer that carries the request's id is observed, whatever it says.
+    fn observed(&self, status: u16, body: &Bytes, read: &envelope::Envelope) -> Tried {
+        self.link.heard();
+        Tried::Done(self.whole(status, body, read))
+    }
+
+    pub(super) fn whole(&self, status: u16, body: &Bytes, read: &envelope::Envelope) -> Answer {
+        self.remember(read);
+        let shaped = compose::answer_for(
+            self.call,
+            self.route,
+            self.policy,
+            body,
+            read,
+            self.reissued,
+        );
+        match shaped {
+            Some(message) => Answer::Whole { status, message },
+            None => {
+                let evidence = "the server asks for input, which this agent cannot give yet";
+                let lost = not_observed(self.link, self.policy, self.sent, evidence, None);
+                Answer::Failed(Failure::NotObserved(Box::new(lost)))
+            }
+        }
+    }
+
+    pub(super) fn is_our_answer(&self, read: &envelope::Envelope, body: &[u8]) -> bool {
+        match read.kind {
+            MessageKind::Result => self.is_own_id(read, body),
+            MessageKind::Error => read.id.is_none() || self.is_own_id(read, body),
+            MessageKind::Request | MessageKind::Notification => false,
+        }
+    }
+
+    fn is_own_id(&self, read: &envelope::Envelope, body: &[u8]) -> bool {
+        read.rpc_id(body) == Some(RpcId::Integer(self.id))
+    }
+
+    /// Takes note of what the session is to remember.
+    fn remember(&self, read: &envelope::Envelope) {
+        if read.kind != MessageKind::Result || self.route.era() != Era::Legacy {
+            return;
+        }
+        let source = &self.call.message;
+        let mut remembered = match self.policy.method.as_str() {
+            "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe" => {
+                self.link.remembered.lock()
+            }
+            _ => return,
+        };
+        let raw = |range: &Option<std::ops::Range<usize>>| {
+            let range = range.clone()?;
+            Some(String::from_utf8_lossy(&source[range]).into_owned())
+        };
+        let uri = raw(&self.call.params.uri);
+        match self.policy.method.as_str() {
+            "logging/setLevel" => remembered.log_level = raw(&self.call.params.whole),
+            "resources/subscribe" => remembered.subscriptions.extend(uri),
+            _ => {
+                if let Some(uri) = uri {
+                    remembered.subscriptions.remove(&uri);
+                }
+            }
+        }
+    }
+
+    pub(super) fn lost(&self, evidence: impl Into<String>, fault: Option<Fault>) -> Tried {
+        Tried::Lost(not_observed(
+            self.link,
+            self.policy,
+            self.sent,
+            evidence,
+            fault,
+        ))
+    }
+
+    /// Tells the server that the call is cancelled, in its own way: in the legacy era by a notification
+    /// with our id; in the modern era closing the stream says it, and the caller closes it.
+    pub(super) fn tell_cancelled(&self) {
+        if self.route.era() == Era::Modern {
+            return;
+        }
+        let reason = self.handle.inner.reason.lock().clone().flatten();
+        let reason = reason.map_or_else(String::new, |reason| format!(r#","reason":{reason}"#));
+        let id = self.id;
+        let message = format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}{reason}}}}}"#
+        );
+        let (link, route) = (Arc::clone(self.link), Arc::clone(self.route));
+        tokio::spawn(async move {
+            super::post_quietly(&link, &route, Bytes::from(message)).await;
+        });
+    }
+
+    /// The old transport: the POST is acknowledged, the answer comes on the GET stream.
+    async fn over_http_sse(&mut self, headers: http::HeaderMap, body: Bytes) -> Tried {
+        let answer = self.link.waiting.register(self.id);
+        let upstream = &self.route.upstream;
+        let request = self.route.post(headers, body);
+        let reply = match exchange(&upstream.pool, request, upstream.terms()).await {
+            Ok(reply) => reply,
+            Err(unanswered) => return self.unanswered(unanswered),
+        };
+        self.sent.bytes = reply.bytes_sent;
+        self.sent.proven_unsent = false;
+        if !reply.status.is_success() {
+            let status = reply.status;
+            self.link.tell(Input::Connection(connection::Event::Doubt {
+                generation: self.route.generation,
+            }));
+            return self.lost(format!("status {status}"), None);
+        }
+        reply.body.drain(Duration::from_secs(2));
+        let limit = upstream.retry.call_timeout.duration();
+        match tokio::time::timeout(limit, answer).await {
+            Ok(Ok(message)) => match envelope::read(&message) {
+                Ok(read) => self.observed(200, &message, &read),
+                Err(invalid) => self.lost(format!("the answer cannot be read: {invalid}"), None),
+            },
+            Ok(Err(_)) => self.lost("the stream ended before the response", None),
+            Err(_) => self.lost("no answer within the call timeout", None),
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! A streaming answer. It is read in a task of its own, so that an agent that goes away loses
+//! nothing and tells nobody anything; in the legacy era a broken stream is resumed as
+//! `core::stream::answer` says.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use steadfast_core::identity::AttemptId;
+use steadfast_core::quirks::Media;
+use steadfast_core::stream::{Break, answer};
+use steadfast_core::wire::envelope::{self, Kind as MessageKind};
+use steadfast_core::wire::sse;
+use steadfast_core::{Era, EventCursor, Millis, Mono, stream};
+use tokio::sync::mpsc;
+
+use super::once::Attempt;
+use super::{Policy, Sent, Tried, compose, not_observed, run};
+use crate::call::{Answer, AnswerStream, Call, CallHandle, Failure, Message, NotObserved};
+use crate::clock;
+use crate::link::{Link, ServerRequest};
+use crate::perform::ask::{media_of, retry_after};
+use crate::perform::events::{Events, Read};
+use crate::perform::exchange::exchange;
+use crate::route::{Busy, Route};
+
+/// Messages that wait for a slow agent; then the upstream is read no further.
+const BACKLOG: usize = 64;
+
+/// Reads what is there at once; goes on in a task where the response is not yet among it.
+pub(super) async fn begin(attempt: &Attempt<'_>, mut events: Events, busy: Busy) -> Tried {
+    let mut reader = Reader::new(attempt);
+    let mut ready = VecDeque::new();
+    // One read without a task: most answers are a single event.
+    let mut first = Some(tokio::select! {
+        read = events.next() => read,
+        () = attempt.handle.inner.cancelled.notified() => {
+            attempt.tell_cancelled();
+            return Tried::Done(Answer::Failed(Failure::Cancelled));
+        }
+    });
+    while let Some(read) = first.take() {
+        match reader.take(read, &mut ready) {
+            Taken::More => first = events.ready(),
+            Taken::Answered => {
+                events.finish();
+                return Tried::Done(Answer::Stream(reader.stream(ready, None, attempt.handle)));
+            }
+            Taken::Broken(how) => {
+                let (sender, receiver) = mpsc::channel(BACKLOG);
+                let answer = reader.stream(ready, Some(receiver), attempt.handle);
+                tokio::spawn(reader.pump(Source::Broken(how), sender, busy));
+                return Tried::Done(Answer::Stream(answer));
+            }
+            Taken::Lost(evidence) => {
+                events.finish();
+                return attempt.lost(evidence, None);
+            }
+        }
+    }
+    let (sender, receiver) = mpsc::channel(BACKLOG);
+    let answer = reader.stream(ready, Some(receiver), attempt.handle);
+    tokio::spawn(reader.pump(Source::Open(Box::new(events)), sender, busy));
+    Tried::Done(Answer::Stream(answer))
+}
+
+/// Where events come from.
+enum Source {
+    Open(Box<Events>),
+    Broken(Break),
+}
+
+/// What one read came to.
+enum Taken {
+    More,
+    Answered,
+    Broken(Break),
+    Lost(&'static str),
+}
+
+/// Turns events of the upstream into messages for the agent.
+struct Reader {
+    link: Arc<Link>,
+    route: Arc<Route>,
+    call: Call,
+    policy: Policy,
+    handle: CallHandle,
+    reissued: u32,
+    id: i64,
+    sent: Sent,
+    state: answer::State,
+    limits: stream::Policy,
+    attempts: u64,
+}
+
+impl Reader {
+    fn new(attempt: &Attempt<'_>) -> Self {
+        Self {
+            link: Arc::clone(attempt.link),
+            route: Arc::clone(attempt.route),
+            call: attempt.call.clone(),
+            policy: attempt.policy.clone(),
+            handle: attempt.handle.clone(),
+            reissued: attempt.reissued,
+            id: attempt.id,
+            sent: attempt.sent,
+            state: answer::State::Reading {
+                memory: answer::Memory::default(),
+                heard: clock::mono(),
+            },
+            limits: attempt.route.upstream.retry.stream(),
+            attempts: 0,
+        }
+    }
+
+    fn stream(
+        &self,
+        ready: VecDeque<Message>,
+        rest: Option<mpsc::Receiver<Message>>,
+        handle: &CallHandle,
+    ) -> AnswerStream {
+        let cancel_on_drop = self.policy.cancel_on_drop.then(|| handle.clone());
+        AnswerStream::new(ready, rest, cancel_on_drop)
+    }
+
+    /// Takes one read; appends what the agent gets.
+    fn take(&mut self, read: Read, out: &mut VecDeque<Message>) -> Taken {
+        self.link.heard();
+        match read {
+            Read::Event(event) => self.event(event, out),
+            Read::Heard => {
+                self.step(answer::Event::Heard);
+                Taken::More
+            }
+            Read::TooLarge => Taken::Lost("the result is larger than limits.max_message"),
+            // Labelled as an event stream, and plain JSON (SP-06).
+            Read::PlainJson(body) => self.message(body, out).unwrap_or(Taken::Lost(
+                "the answer is labelled as an event stream and is none",
+            )),
+            Read::End(how) => Taken::Broken(how),
+        }
+    }
+
+    fn event(&mut self, event: sse::Event, out: &mut VecDeque<Message>) -> Taken {
+        self.step(answer::Event::Received {
+            id: event.id.map(EventCursor::new),
+            retry: event.retry.map(Millis),
+        });
+        match event.data {
+            // A priming event: its id is remembered, its empty data is no message (SP-01).
+            None => Taken::More,
+            Some(data) if data.is_empty() => Taken::More,
+            Some(data) => self.message(Bytes::from(data), out).unwrap_or(Taken::More),
+        }
+    }
+
+    /// One message; `None` where it is not JSON-RPC (a heartbeat: SP-04).
+    fn message(&mut self, message: Bytes, out: &mut VecDeque<Message>) -> Option<Taken> {
+        let read = match envelope::read(&message) {
+            Ok(read) => read,
+            Err(_) if self.looks_like_our_answer(&message) => {
+                // The answer itself cannot be read (SP-03): the call ends, the stream does not.
+                return Some(Taken::Lost("the answer cannot be read"));
+            }
+            Err(invalid) => {
+                tracing::debug!(server = %self.link.server, %invalid, "not JSON-RPC on a stream");
+                return None;
+            }
+        };
+        match read.kind {
+            MessageKind::Result | MessageKind::Error => {
+                let attempt = self.attempt();
+                if !attempt.is_our_answer(&read, &message) {
+                    return Some(Taken::More);
+                }
+                let answer = attempt.whole(200, &message, &read);
+                self.step(answer::Event::Answered);
+                out.push_back(match answer {
+                    Answer::Whole { message, .. } => Message::Response(message),
+                    Answer::Failed(failure) => Message::Failed(failure),
+                    Answer::Stream(_) => return None,
+                });
+                Some(Taken::Answered)
+            }
+            MessageKind::Notification => {
+                if read.method(&message) == "notifications/tools/list_changed" {
+                    self.link.tell(crate::drive::Input::ListChanged);
+                }
+                let notification = compose::notification_for(&self.call, self.id, &message, &read);
+                out.extend(notification.map(Message::Notification));
+                Some(Taken::More)
+            }
+            MessageKind::Request if read.method(&message) == "ping" => {
+                self.link.answer_ping(&self.route, &message, &read);
+                Some(Taken::More)
+            }
+            MessageKind::Request => {
+                let request = ServerRequest::new(&self.link, &self.route, message);
+                out.push_back(Message::Request(request));
+                Some(Taken::More)
+            }
+        }
+    }
+
+    /// Whether bytes that are not valid JSON were meant as the answer to this call.
+    fn looks_like_our_answer(&self, message: &[u8]) -> bool {
+        let id = format!("\"id\":{}", self.id);
+        let compact: Vec<u8> = message
+            .iter()
+            .copied()
+            .filter(|byte| !byte.is_ascii_whitespace())
+            .collect();
+        memchr::memmem::find(&compact, id.as_bytes()).is_some()
+    }
+
+    fn attempt(&self) -> Attempt<'_> {
+        Attempt {
+            link: &self.link,
+            route: &self.route,
+            call: &self.call,
+            policy: &self.policy,
+            handle: &self.handle,
+            reissued: self.reissued,
+            id: self.id,
+            sent: self.sent,
+        }
+    }
+
+    fn step(&mut self, event: answer::Event) -> Vec<answer::Action> {
+        let step = answer::step(
+            self.state.clone(),
+            event,
+            &answer::Context {
+                now: clock::now(),
+                jitter: clock::jitter(),
+                attempt: AttemptId(self.attempts + 1),
+                policy: &self.limits,
+            },
+        );
+        self.state = step.state;
+        step.actions
+    }
+
+    /// When the machine wants to be woken: never for a stream without limits of time.
+    fn deadline(&self) -> Option<Mono> {
+        if self.policy.endless {
+            return None;
+        }
+        answer::deadline(&self.state, &self.limits).map(|deadline| deadline.at)
+    }
+
+    /// Reads to the end of the call.
+    async fn pump(mut self, source: Source, sender: mpsc::Sender<Message>, busy: Busy) {
+        let _busy = busy;
+        let handle = self.handle.clone();
+        let limit = self.route.upstream.retry.call_timeout.duration();
+        let endless = self.policy.endless;
+        let whole_call = async {
+            if endless {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(limit).await;
+        };
+        let last = tokio::select! {
+            last = self.read_on(source, &sender) => last,
+            () = handle.inner.cancelled.notified() => Last::Cancelled,
+            () = whole_call => Last::Lost("no answer within the call timeout".to_owned()),
+        };
+        let message = match last {
+            Last::Answered => return,
+            Last::Cancelled => {
+                self.attempt().tell_cancelled();
+                Message::Failed(Failure::Cancelled)
+            }
+            Last::Lost(evidence) => {
+                let lost = not_observed(&self.link, &self.policy, self.sent, evidence, None);
+                return self.after_loss(lost, sender).await;
+            }
+        };
+        let _ = sender.send(message).await;
+    }
+
+    async fn read_on(&mut self, mut source: Source, sender: &mpsc::Sender<Message>) -> Last {
+        let mut out = VecDeque::new();
+        loop {
+            let taken = match &mut source {
+                Source::Broken(how) => Taken::Broken(*how),
+                Source::Open(events) => tokio::select! {
+                    read = events.next() => self.take(read, &mut out),
+                    () = clock::wait_until(self.deadline()) => Taken::Broken(Break::Silence),
+                },
+            };
+            for message in out.drain(..) {
+                // Nobody listens any more: read on all the same, to learn the outcome.
+                let _ = sender.send(message).await;
+            }
+            match taken {
+                Taken::More => {}
+                Taken::Answered => {
+                    if let Source::Open(events) = source {
+                        events.finish();
+                    }
+                    return Last::Answered;
+                }
+                Taken::Lost(evidence) => return Last::Lost(evidence.to_owned()),
+                Taken::Broken(how) => match self.broken(how).await {
+                    Ok(events) => source = Source::Open(Box::new(events)),
+                    Err(evidence) => return Last::Lost(evidence),
+                },
+            }
+        }
+    }
+
+    /// The body ended before the response: resumes it where the era and the stream allow.
+    async fn broken(&mut self, how: Break) -> Result<Events, String> {
+        if how == Break::Reset || how == Break::CutShort {
+            self.link.doubt(self.route.generation);
+        }
+        if self.route.era() == Era::Modern {
+            // 2026-07-28: "Resumable SSE streams via Last-Event-ID are not supported".
+            return Err(how.evidence().to_owned());
+        }
+        let mut actions = self.step(answer::Event::Broken { how });
+        loop {
+            let mut resume = None;
+            for action in actions {
+                match action {
+                    answer::Action::GiveUp { evidence } => return Err(evidence),
+                    answer::Action::Resume { attempt, cursor } => resume = Some((attempt, cursor)),
+                    answer::Action::Close => {}
+                }
+            }
+            actions = match resume {
+                Some((attempt, cursor)) => {
+                    self.attempts = self.attempts.max(attempt.0);
+                    match self.resume(attempt, &cursor).await {
+                        Ok(events) => {
+                            self.step(answer::Event::Resumed { attempt });
+                            return Ok(events);
+                        }
+                        Err(event) => self.step(event),
+                    }
+                }
+                None => {
+                    clock::wait_until(self.deadline()).await;
+                    self.step(answer::Event::Due)
+                }
+            };
+        }
+    }
+
+    /// GET with Last-Event-ID (2025-11-25 transports, "Resumability and Redelivery").
+    async fn resume(
+        &self,
+        attempt: AttemptId,
+        cursor: &EventCursor,
+    ) -> Result<Events, answer::Event> {
+        let upstream = &self.route.upstream;
+        let revision = Some(self.route.known.revision);
+        let request = upstream.get(revision, self.route.session.as_ref(), Some(cursor));
+        let mut terms = upstream.terms();
+        terms.headers_within = upstream.retry.stream_open_timeout.duration();
+        let failed = |retry_after| answer::Event::ResumeFailed {
+            attempt,
+            retry_after,
+        };
+        let reply = exchange(&upstream.pool, request, terms)
+            .await
+            .map_err(|_| failed(None))?;
+        let status = reply.status.as_u16();
+        if reply.status.is_success() && media_of(&reply.headers) == Media::EventStream {
+            return Ok(Events::new(reply.body, upstream.max_message));
+        }
+        if matches!(status, 408 | 425 | 429 | 500 | 502..=504) {
+            return Err(failed(retry_after(&reply.headers)));
+        }
+        self.link.doubt(self.route.generation);
+        Err(answer::Event::ResumeRefused {
+            attempt,
+            why: format!("the stream broke, and resuming it was refused ({status})"),
+        })
+    }
+
+    /// A read whose stream was lost is asked again; anything else ends with what is known.
+    async fn after_loss(self, lost: NotObserved, sender: mpsc::Sender<Message>) {
+        let failed = |failure| Message::Failed(failure);
+        if !self.policy.reissue || self.reissued > 0 {
+            let failure = Failure::NotObserved(Box::new(lost));
+            let _ = sender.send(failed(failure)).await;
+            return;
+        }
+        let again = run(
+            self.link,
+            self.call,
+            self.policy,
+            self.handle,
+            self.reissued + 1,
+        );
+        match again.await {
+            Answer::Whole { message, .. } => {
+                let _ = sender.send(Message::Response(message)).await;
+            }
+            Answer::Failed(failure) => {
+                let _ = sender.send(failed(failure)).await;
+            }
+            Answer::Stream(mut stream) => {
+                while let Some(message) = stream.next().await {
+                    let _ = sender.send(message).await;
+                }
+            }
+        }
+    }
+}
+
+/// How reading ended.
+enum Last {
+    Answered,
+    Cancelled,
+    Lost(String),
+}
