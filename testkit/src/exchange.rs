@@ -44,7 +44,11 @@ impl<'a> Exchange<'a> {
         self.note(outcome);
         if let (Transport::Http2(channel), Err(stop)) = (&mut self.wire.transport, outcome) {
             match stop {
-                Stop::Close | Stop::Reset => channel.end_connection(stop),
+                Stop::Close | Stop::Reset => {
+                    channel.end_connection(stop);
+                    // Kept until then: letting go of the channel would end the stream as if it were complete.
+                    channel.peer_gone().await;
+                }
                 Stop::Refuse => channel.refuse(),
                 Stop::Done | Stop::PeerGone | Stop::BlackHole => {}
             }
@@ -105,6 +109,7 @@ impl<'a> Exchange<'a> {
                 self.request.arguments(),
             ),
             Step::Run => behaviour::answer(self).await?,
+            Step::Before(bytes) => self.wire.before = Some(bytes.clone()),
             Step::CutAfter(bytes, end) => self.wire.cut = Some((*bytes, *end)),
             Step::Drip(bytes, pause) => self.wire.drip = Some((*bytes, *pause)),
             Step::UntilClose => self.wire.until_close = true,
@@ -147,6 +152,14 @@ impl<'a> Exchange<'a> {
     }
 
     pub(crate) async fn json_text(&mut self, status: u16, body: &str) -> Flow {
+        if self.wire.before.is_some() {
+            self.begin_stream().await?;
+            return self
+                .wire
+                .body(sse::event(None, None, body).as_bytes())
+                .await;
+        }
+
         self.wire.head.status.get_or_insert(status);
         self.wire.header("content-type", "application/json");
         self.wire
@@ -196,7 +209,11 @@ impl<'a> Exchange<'a> {
         self.wire.header("content-type", "text/event-stream");
         self.wire.header("cache-control", "no-store");
         self.wire.header("x-accel-buffering", "no");
-        self.wire.send_head(Framing::Chunked).await
+        self.wire.send_head(Framing::Chunked).await?;
+        match self.wire.before.take() {
+            Some(before) => self.wire.body(&before).await,
+            None => Ok(()),
+        }
     }
 
     /// Sends the frames of an outbox from a position on as events, until it is closed.

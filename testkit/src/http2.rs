@@ -4,6 +4,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::Reason;
@@ -22,6 +23,9 @@ use crate::log::Request;
 use crate::server::Shared;
 use crate::stream::Stream;
 use crate::wire::{Flow, Head, Stop, Transport, Wire};
+
+/// How long hyper gets to write what a script sent before the end of the connection.
+const FLUSH: Duration = Duration::from_millis(20);
 
 /// The response side of one HTTP/2 stream.
 pub(crate) struct Channel {
@@ -150,12 +154,15 @@ pub(crate) async fn serve(
     let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
     builder.max_concurrent_streams(None);
     let connection = builder.serve_connection(TokioIo::new(stream.clone()), service);
+    tokio::pin!(connection);
     let stop = tokio::select! {
         biased;
         () = server_stop => Stop::Reset,
         stop = controlled.wait_for(Option::is_some) => stop.ok().and_then(|stop| *stop).unwrap_or(Stop::Close),
-        _ = connection => Stop::PeerGone,
+        _ = &mut connection => Stop::PeerGone,
     };
+    // What a script sent before it broke off is still on its way through hyper, which has no way to wait for it.
+    let _still_open = tokio::time::timeout(FLUSH, connection).await;
     if stop == Stop::Reset {
         stream.0.lock().reset_on_drop();
     }

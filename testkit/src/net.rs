@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -174,9 +174,9 @@ impl Passage {
 /// One side was reset.
 struct WasReset;
 
-async fn connection(near: TcpStream, inner: Arc<Inner>) {
+async fn connection(mut near: TcpStream, inner: Arc<Inner>) {
     let mut resets = inner.resets.subscribe();
-    let Ok(far) = TcpStream::connect(inner.target).await else {
+    let Ok(mut far) = TcpStream::connect(inner.target).await else {
         return reset_on_drop(&near);
     };
     let (_, _) = (near.set_nodelay(true), far.set_nodelay(true));
@@ -184,8 +184,8 @@ async fn connection(near: TcpStream, inner: Arc<Inner>) {
         last: Mutex::new(Instant::now()),
         forgotten: Mutex::new(false),
     };
-    let (mut near_read, mut near_write) = near.into_split();
-    let (mut far_read, mut far_write) = far.into_split();
+    let (mut near_read, mut near_write) = near.split();
+    let (mut far_read, mut far_write) = far.split();
     let both = async {
         tokio::try_join!(
             forward(
@@ -210,14 +210,14 @@ async fn connection(near: TcpStream, inner: Arc<Inner>) {
         _ = resets.changed() => true,
     };
     if was_reset {
-        reset_on_drop(near_read.as_ref());
-        reset_on_drop(far_read.as_ref());
+        reset_on_drop(&near);
+        reset_on_drop(&far);
     }
 }
 
 async fn forward(
-    from: &mut OwnedReadHalf,
-    to: &mut OwnedWriteHalf,
+    from: &mut ReadHalf<'_>,
+    to: &mut WriteHalf<'_>,
     direction: Direction,
     inner: &Inner,
     passage: &Passage,

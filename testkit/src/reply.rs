@@ -55,6 +55,9 @@ pub enum Step {
     Row,
     /// Lets the default behaviour answer; what it sends passes through `Cut` and `Drip`.
     Run,
+    /// These bytes of an event stream go ahead of what the default behaviour answers, which becomes an event stream if
+    /// it would have been JSON.
+    Before(Bytes),
     /// Lets so many body bytes pass from here on, then ends the response.
     CutAfter(u64, End),
     /// Sends all body bytes from here on in pieces of so many bytes, with a pause after each.
@@ -163,6 +166,12 @@ impl Reply {
         self.step(Step::Run)
     }
 
+    /// See [`Step::Before`]; the behaviour's answer follows at once.
+    #[must_use]
+    pub fn run_after(self, bytes: impl Into<Bytes>) -> Self {
+        self.step(Step::Before(bytes.into())).run()
+    }
+
     /// See [`Step::CutAfter`].
     #[must_use]
     pub fn cut_after(self, bytes: u64, end: End) -> Self {
@@ -207,7 +216,7 @@ impl Reply {
 
     /// The steps with every JSON-RPC message turned into the bytes that answer this request.
     pub(crate) fn resolve(&self, request: &Request) -> Vec<Step> {
-        let bytes = |message: &Value| complete(message, request).to_string();
+        let bytes = |message: &Value| message_for(request, message);
         let resolve = |step: &Step| match step {
             Step::Rpc(message) => Step::Body(bytes(message).into()),
             Step::RpcEvent(id, message) => {
@@ -219,10 +228,15 @@ impl Reply {
     }
 }
 
-fn complete(message: &Value, request: &Request) -> Value {
+/// The text of a JSON-RPC message that answers a request: `jsonrpc` and, where absent, the request's `id` are filled in.
+///
+/// For bodies that a script wants to put together by itself, with [`crate::script::NewRule::reply_with`].
+#[must_use]
+pub fn message_for(request: &Request, message: &Value) -> String {
     let Value::Object(given) = message else {
-        return message.clone();
+        return message.to_string();
     };
+
     let mut whole = serde_json::Map::new();
     whole.insert("jsonrpc".to_owned(), json!("2.0"));
     if !given.contains_key("method") {
@@ -232,7 +246,7 @@ fn complete(message: &Value, request: &Request) -> Value {
         );
     }
     whole.extend(given.clone());
-    Value::Object(whole)
+    Value::Object(whole).to_string()
 }
 
 /// An empty response with this status.

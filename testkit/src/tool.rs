@@ -107,6 +107,13 @@ pub(crate) struct Run {
     pub(crate) tool: Tool,
 }
 
+impl Drop for Run {
+    /// Also where the run was stopped: its stream ends then without a response.
+    fn drop(&mut self) {
+        self.outbox.close();
+    }
+}
+
 impl Run {
     pub(crate) async fn run(self) {
         // The second leg of a modern question is part of the same run.
@@ -122,7 +129,6 @@ impl Run {
         let id = self.request.rpc_id().cloned().unwrap_or_default();
         self.outbox
             .push(&json!({ "jsonrpc": "2.0", "id": id, "result": result }));
-        self.outbox.close();
         if let Some(session) = &self.session {
             session.finished(&id);
         }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use crate::http1::Link;
 use crate::http2::Channel;
 use crate::reply::End;
@@ -59,6 +61,8 @@ pub(crate) struct Wire<'a> {
     /// Set once the head has been sent.
     framing: Option<Framing>,
     pub(crate) until_close: bool,
+    /// Sent ahead of the behaviour's answer, which is an event stream then.
+    pub(crate) before: Option<Bytes>,
     pub(crate) cut: Option<(u64, End)>,
     pub(crate) drip: Option<(usize, Duration)>,
 }
@@ -70,6 +74,7 @@ impl<'a> Wire<'a> {
             head: Head::default(),
             framing: None,
             until_close: false,
+            before: None,
             cut: None,
             drip: None,
         }

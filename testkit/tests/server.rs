@@ -7,7 +7,9 @@ use std::time::Duration;
 use serde_json::json;
 use testkit::reply::{event_stream, json_rpc_error, json_rpc_result, status, tool_text};
 use testkit::script::{call, delete, get, post};
-use testkit::{Action, Agent, Behaviour, End, Ending, GetStream, Reply, Server, Step, Tool};
+use testkit::{
+    Action, Agent, Behaviour, End, Ending, Event, GetStream, Reply, RequestLog, Server, Step, Tool,
+};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -331,6 +333,10 @@ async fn a_legacy_call_ends_by_cancellation_only_a_modern_one_by_a_closed_stream
         .wait_for(|log| log.cancelled(index), SOON)
         .await
         .unwrap();
+    assert!(
+        pending.finish().await.is_err(),
+        "a cancelled call has no answer"
+    );
     let dropped = agent
         .start("tools/call", json!({ "name": "slow" }))
         .await
@@ -519,6 +525,85 @@ async fn drips_repeats_gates_and_raw_bytes() {
     server.gates().arrived("never", 1).await;
     server.open("never");
     assert_eq!(waiting.finish().await.unwrap().text(), "late");
+}
+
+#[tokio::test]
+async fn bytes_may_go_ahead_of_any_answer() {
+    let server = Server::start(Behaviour::legacy("2025-11-25")).await;
+    server
+        .script()
+        .on(post("initialize"))
+        .reply(Reply::new().run_after(": hello\n\nid: 1\ndata:\n\n"));
+    server
+        .script()
+        .on(get())
+        .reply(Reply::new().run_after("id: 7\n\n"));
+    let agent = Agent::legacy(server.address(), "/mcp", None);
+    let answer = agent.initialize().await.unwrap();
+    assert_eq!(answer.events.len(), 3);
+    assert_eq!(answer.result()["protocolVersion"], "2025-11-25");
+    assert_eq!(agent.session().as_deref(), Some("S1"));
+    let mut stream = agent.open_get(None).await.unwrap();
+    assert_eq!(
+        stream
+            .next()
+            .await
+            .unwrap()
+            .unwrap()
+            .event()
+            .unwrap()
+            .id
+            .as_deref(),
+        Some("7")
+    );
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_where_the_script_says() {
+    let (server, _) = legacy().await;
+    let idle = Reply::new()
+        .step(Step::CloseIdleAfter(Duration::from_millis(20)))
+        .run();
+    server.script().on(post("ping")).reply(idle);
+    let ping = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    let accept = "application/json, text/event-stream";
+    let headers = [
+        ("Connection", "keep-alive"),
+        ("Accept", accept),
+        ("Mcp-Session-Id", "S1"),
+    ];
+    let sent = testkit::client::send(server.address(), "POST", "/mcp", &headers, ping)
+        .await
+        .unwrap();
+    let mut response = sent.response().await.unwrap();
+    assert_eq!(response.json().await.unwrap()["result"], json!({}));
+    let connection = server.log().posts("ping")[0].connection;
+    let closed = |log: &RequestLog| {
+        log.events()
+            .iter()
+            .any(|(_, event)| *event == Event::Closed { connection })
+    };
+    server.log().wait_for(closed, SOON).await.unwrap();
+}
+
+#[tokio::test]
+async fn exit_calls_the_hook_and_takes_every_connection_along() {
+    let (server, agent) = legacy().await;
+    let mut stream = agent.open_get(None).await.unwrap();
+    server
+        .script()
+        .on(call("exit"))
+        .reply(Reply::new().row().step(Step::Exit));
+    assert!(agent.call("exit", json!({})).await.is_err());
+    assert!(stream.next().await.is_err());
+    assert_eq!(server.ledger().rows_of("exit").unwrap().len(), 1);
+    server.restart().await;
+    let (hooked, seen) = std::sync::mpsc::channel();
+    server.on_exit(move || hooked.send(()).unwrap());
+    agent.set_session(None);
+    agent.initialize().await.unwrap();
+    assert!(agent.call("exit", json!({})).await.is_err());
+    assert_eq!(seen.try_recv(), Ok(()));
 }
 
 #[tokio::test]

@@ -86,7 +86,12 @@ async fn initialize(exchange: &mut Exchange<'_>, behaviour: &Behaviour) -> Flow 
         .legacy_revisions
         .first()
         .map_or("2025-11-25", String::as_str);
-    let revision = asked.filter(known).unwrap_or(preferred).to_owned();
+    let negotiated = asked.filter(known).unwrap_or(preferred);
+    let revision = behaviour
+        .insists_on
+        .as_deref()
+        .unwrap_or(negotiated)
+        .to_owned();
     let capabilities = exchange
         .request
         .pointer("/params/capabilities")

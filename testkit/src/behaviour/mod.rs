@@ -46,6 +46,8 @@ pub struct Behaviour {
     pub speaks: Speaks,
     /// Legacy revisions that it accepts, the preferred one first.
     pub legacy_revisions: Vec<String>,
+    /// `initialize` is answered with this revision, whatever was asked for.
+    pub insists_on: Option<String>,
     /// Modern revisions that it accepts.
     pub modern_revisions: Vec<String>,
     /// Path of the endpoint; every other path is 404.
@@ -83,6 +85,7 @@ impl Behaviour {
         Self {
             speaks,
             legacy_revisions: owned(legacy_revisions),
+            insists_on: None,
             modern_revisions: owned(modern_revisions),
             path: "/mcp".to_owned(),
             sessions: true,
