@@ -1,0 +1,13 @@
+//! What breaks in the field, played on the wire against the real binary. Each test is named after its
+//! case, and asserts what the server saw as well as what the agent got.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+mod operating;
+mod plumbing;
+mod revisions;
+mod secrets;
+mod sessions;
+mod sse;
+mod streams;
+mod writes;
