@@ -120,6 +120,12 @@ impl Error {
         &self.0.place
     }
 
+    /// What was seen.
+    #[must_use]
+    pub fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
     /// What a person can do about it.
     #[must_use]
     pub fn fix(&self) -> &'static str {
