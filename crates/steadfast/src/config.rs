@@ -492,7 +492,7 @@ mod tests {
 
     #[test]
     fn spans_are_read_and_written_alike() {
-        for text in ["500ms", "30s", "20m", "24h", "7d", "90s"] {
+        for text in ["500ms", "30s", "20m", "36h", "7d", "90s"] {
             assert_eq!(
                 text.parse::<Span>().map(|span| span.to_string()),
                 Ok(text.to_owned())

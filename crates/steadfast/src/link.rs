@@ -14,7 +14,7 @@ use steadfast_core::wire::splice::{self, Edit};
 use steadfast_core::{
     AgentName, Deadline, Era, Fault, Generation, Revision, ServerName, connection,
 };
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::call::{Answer, Call, CallHandle, Origin};
 use crate::catalog::Catalog;
@@ -230,29 +230,9 @@ impl Link {
 
     /// Reconnects now, whatever the schedule says, and waits until it has settled or `limit` is over.
     pub async fn reload(&self, limit: Duration) -> Report {
-        let mut phase = self.phase.subscribe();
-        let before = match &*phase.borrow_and_update() {
-            Phase::Ready(route) => Some(route.generation),
-            Phase::Opening | Phase::Down => None,
-        };
-        let _ = self
-            .inbox
-            .send(Input::Connection(connection::Event::Reload));
-        let settled = async {
-            let mut moved = false;
-            loop {
-                if phase.changed().await.is_err() {
-                    return;
-                }
-                match &*phase.borrow_and_update() {
-                    Phase::Ready(route) if Some(route.generation) != before => return,
-                    Phase::Down if moved => return,
-                    Phase::Opening => moved = true,
-                    Phase::Ready(_) | Phase::Down => {}
-                }
-            }
-        };
-        let _ = tokio::time::timeout(limit, settled).await;
+        let (settled, has_settled) = oneshot::channel();
+        self.tell(Input::Reload(settled));
+        let _ = tokio::time::timeout(limit, has_settled).await;
         self.report()
     }
 

@@ -93,7 +93,12 @@ async fn it_connects_to_either_era_and_keeps_the_agents_id() {
         assert!(link.connected(LIMIT).await, "{:?}", link.report());
         let answer = response(&link, call("echo", json!({"text": "hi"}))).await;
         assert_eq!(answer["id"], "agent-1", "{answer}");
-        assert!(answer["result"]["content"][0]["text"].as_str().unwrap().contains("hi"));
+        assert!(
+            answer["result"]["content"][0]["text"]
+                .as_str()
+                .unwrap()
+                .contains("hi")
+        );
         keeper.shutdown().await;
     }
 }
@@ -109,7 +114,10 @@ async fn a_lost_session_is_rebuilt_and_the_refused_call_sent_once_more() {
         .on(post("tools/call").session("any").times(1))
         .reply(lost);
     let answer = response(&link, call("add_row", json!({}))).await;
-    assert!(answer["result"]["isError"].as_bool() != Some(true), "{answer}");
+    assert!(
+        answer["result"]["isError"].as_bool() != Some(true),
+        "{answer}"
+    );
     assert_eq!(server.ledger().rows_of("add_row").unwrap().len(), 1);
     assert_eq!(server.log().count("initialize"), 2);
     assert_eq!(server.log().count("tools/call"), 2);

@@ -53,6 +53,8 @@ pub(crate) enum Input {
     ListFetched,
     /// The configuration: `Ok(None)` where the connection is switched off.
     Configure(Result<Option<Arc<Upstream>>, Fault>),
+    /// Reconnect now, whatever the schedule says; told once that has settled.
+    Reload(oneshot::Sender<()>),
     /// End politely.
     Stop(oneshot::Sender<()>),
 }
@@ -86,6 +88,8 @@ pub(crate) struct Driver {
     /// When the server changed its era, within the last hour.
     era_switches: Vec<Mono>,
     fetching: Option<JoinHandle<()>>,
+    /// Who waits until a reload has settled.
+    reloads: Vec<oneshot::Sender<()>>,
     stopped: bool,
 }
 
@@ -112,6 +116,7 @@ pub(crate) fn start(
         record,
         era_switches: Vec::new(),
         fetching: None,
+        reloads: Vec::new(),
         stopped: false,
     };
     tokio::spawn(driver.run())
@@ -168,6 +173,10 @@ impl Driver {
             Input::ListChanged => self.refetch(),
             Input::ListFetched => self.announce(),
             Input::Configure(configured) => self.configure(configured).await,
+            Input::Reload(settled) => {
+                self.reloads.push(settled);
+                self.feed(connection::Event::Reload).await;
+            }
             Input::Stop(done) => {
                 self.feed(connection::Event::Disable).await;
                 self.stopped = true;
@@ -297,6 +306,10 @@ impl Driver {
 
     /// Connections are history: written behind, and shown.
     fn record_facts(&self, before: &connection::State, facts: &[connection::Fact]) {
+        if self.shared.is_stopping() {
+            // That the keeper stops is no news about the connection.
+            return;
+        }
         let mut from = before;
         for fact in facts {
             let to = &fact.state;
@@ -361,6 +374,11 @@ impl Driver {
         };
         if changed {
             self.announce();
+        }
+        if !matches!(self.connection, connection::State::Connecting { .. }) {
+            for settled in self.reloads.drain(..) {
+                let _ = settled.send(());
+            }
         }
     }
 
