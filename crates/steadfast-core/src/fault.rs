@@ -84,7 +84,8 @@ impl Kind {
 }
 
 /// One fault, as it is shown and recorded. The message never holds a secret.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message} ({})", kind.code())]
 pub struct Fault {
     /// What kind.
     pub kind: Kind,

@@ -27,7 +27,7 @@ pub(super) fn compose(
     id: i64,
 ) -> Composed {
     let own = id.to_string();
-    let mut edits: Vec<Edit<'_>> = Vec::with_capacity(2 + call.params.ours.len());
+    let mut edits: Vec<Edit<'_>> = Vec::with_capacity(2);
     let replaced = [call.envelope.id.clone(), call.params.progress_token.clone()];
     for range in replaced.into_iter().flatten() {
         edits.push(Edit {
@@ -35,12 +35,17 @@ pub(super) fn compose(
             with: own.as_bytes(),
         });
     }
-    for member in &call.params.ours {
-        edits.push(Edit {
-            range: splice::cut_member(&call.message, member),
-            with: b"",
-        });
-    }
+    // `dev.steadfast/*` is for us; nothing else of `_meta` changes.
+    let ours = match &call.params.meta {
+        Some(meta) if !call.params.ours.is_empty() => Some(splice::change_members(
+            &call.message,
+            meta.clone(),
+            &call.params.ours,
+            &[],
+        )),
+        Some(_) | None => None,
+    };
+    edits.extend(ours.iter().flat_map(splice::MemberChange::edits));
     let spliced = splice::apply(&call.message, &mut edits);
     let body = match (&call.origin, route.era()) {
         (Origin::Legacy { .. }, Era::Legacy) | (Origin::Modern { .. }, Era::Modern) => spliced,
