@@ -1,1 +1,193 @@
+//! The gateway: what agents connect to, and the admin API. It parses and renders, and decides nothing.
+//!
+//! # Reading order
+//!
+//! 1. [`settings`]: what can be set.
+//! 2. `listener`: sockets; what goes to agents' handlers and what to the admin API.
+//! 3. `guard`, `credential`: who is served at all.
+//! 4. `agents`: `/mcp/{server}` in both eras.
+//! 5. [`directory`] and `admin`: configuration and `/api/v1`.
 
+mod admin;
+mod agents;
+mod body;
+mod clock;
+mod credential;
+pub mod directory;
+mod guard;
+mod listener;
+mod problem;
+pub mod settings;
+mod unguessable;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use steadfast::Keeper;
+use steadfast_core::code::{self, Code};
+use steadfast_store::SharedRecords;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use agents::events::EventLog;
+use agents::fanout::Fanout;
+use agents::modern::Hub;
+use agents::modern::mirrored::Mirrored;
+use agents::sessions::Sessions;
+use guard::Guard;
+use listener::Listener;
+use unguessable::Unguessable;
+
+pub use directory::Directory;
+pub use settings::{AdminToken, ConfigFile, ConfigFileStatus, Settings};
+
+/// How often what is no longer needed is cleared away.
+const SWEEP_EVERY: Duration = Duration::from_secs(30);
+
+/// Why the gateway cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The listen address cannot be used.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// An agent without a credential is only for those on this machine.
+    #[error("anonymous_agent needs a loopback listener, and {0} is none")]
+    AnonymousNotLoopback(SocketAddr),
+    /// There are no random numbers.
+    #[error("the system gives no random numbers: {0}")]
+    Random(getrandom::Error),
+    /// What is configured cannot be read.
+    #[error(transparent)]
+    Directory(#[from] directory::Error),
+}
+
+impl Error {
+    /// Its entry in the registry.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Listen { .. } => code::ADDRESS_IN_USE,
+            Self::AnonymousNotLoopback(_) => code::CONFIG_BAD_VALUE,
+            Self::Random(_) => code::INTERNAL,
+            Self::Directory(error) => error.code(),
+        }
+    }
+}
+
+/// What every request needs.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    settings: Settings,
+    guard: Guard,
+    keeper: Keeper,
+    directory: Directory,
+    sessions: Arc<Sessions>,
+    events: Arc<EventLog>,
+    hub: Arc<Hub>,
+    mirrored: Mirrored,
+    admin: axum::Router,
+}
+
+/// A running gateway.
+#[derive(Debug)]
+pub struct Gateway {
+    listener: Listener,
+    gate: Arc<Gate>,
+    sweeper: JoinHandle<()>,
+}
+
+impl Gateway {
+    /// Binds, loads what the store holds into the keeper, and serves.
+    pub async fn start(
+        settings: Settings,
+        keeper: Keeper,
+        records: SharedRecords,
+    ) -> Result<Self, Error> {
+        let listening = |source| Error::Listen {
+            address: settings.listen,
+            source,
+        };
+        let socket = TcpListener::bind(settings.listen)
+            .await
+            .map_err(listening)?;
+        let local = socket.local_addr().map_err(listening)?;
+        if settings.anonymous_agent.is_some() && !local.ip().is_loopback() {
+            return Err(Error::AnonymousNotLoopback(local));
+        }
+        let ids = Arc::new(Unguessable::new().map_err(Error::Random)?);
+        let sessions = Arc::new(Sessions::new(
+            Arc::clone(&records),
+            Arc::clone(&ids),
+            settings.sessions_in_memory,
+            settings.session_idle,
+            settings.input_wait,
+        ));
+        let hub = Arc::new(Hub::default());
+        keeper.set_listener(Arc::new(Fanout {
+            keeper: keeper.clone(),
+            sessions: Arc::clone(&sessions),
+            hub: Arc::clone(&hub),
+        }));
+        let anonymous = settings.anonymous_agent.clone();
+        let directory = Directory::new(keeper.clone(), Arc::clone(&records), anonymous);
+        directory.load().await?;
+        let admin = admin::router(admin::State {
+            settings: settings.clone(),
+            keeper: keeper.clone(),
+            records,
+            directory: directory.clone(),
+        });
+        let gate = Arc::new(Gate {
+            guard: Guard::new(&settings, local),
+            events: EventLog::new(settings.event_retention, settings.event_budget, ids),
+            settings,
+            keeper,
+            directory,
+            sessions,
+            hub,
+            mirrored: Mirrored::default(),
+            admin,
+        });
+        let sweeper = tokio::spawn(sweep(Arc::clone(&gate)));
+        Ok(Self {
+            listener: Listener::start(socket, local, Arc::clone(&gate)),
+            gate,
+            sweeper,
+        })
+    }
+
+    /// The address really listened on.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.listener.local()
+    }
+
+    /// The agents and servers: for whoever applies a configuration file.
+    #[must_use]
+    pub fn directory(&self) -> &Directory {
+        &self.gate.directory
+    }
+
+    /// Ends streams, lets answers under way finish, and closes, within two seconds. Sessions stay.
+    pub async fn shutdown(self) {
+        self.sweeper.abort();
+        self.gate.sessions.end_listening();
+        self.gate.hub.end();
+        self.listener.shutdown().await;
+        self.gate.sessions.sweep().await;
+    }
+}
+
+async fn sweep(gate: Arc<Gate>) {
+    loop {
+        tokio::time::sleep(SWEEP_EVERY).await;
+        gate.events.sweep();
+        gate.sessions.sweep().await;
+    }
+}

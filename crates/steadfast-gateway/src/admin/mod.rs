@@ -1,0 +1,126 @@
+//! `/api/v1`, for the command line and the console; and what a monitor asks.
+
+mod changes;
+mod configuration;
+mod connections;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State as Given};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
+use steadfast::Keeper;
+use steadfast_core::code;
+use steadfast_store::SharedRecords;
+
+use crate::credential::bearer;
+use crate::directory::{self, Directory};
+use crate::problem::Problem;
+use crate::settings::Settings;
+
+/// What the handlers need.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    pub(crate) settings: Settings,
+    pub(crate) keeper: Keeper,
+    pub(crate) records: SharedRecords,
+    pub(crate) directory: Directory,
+}
+
+type Shared = Arc<State>;
+
+/// All paths that are not an agent's business.
+pub(crate) fn router(state: State) -> Router {
+    let state = Arc::new(state);
+    let api = Router::new()
+        .merge(connections::routes())
+        .merge(configuration::routes())
+        .merge(changes::routes())
+        .fallback(not_found)
+        .method_not_allowed_fallback(not_allowed)
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&state),
+            authorised,
+        ))
+        .with_state(state);
+    Router::new()
+        .route("/", get(front))
+        .route("/healthz", get(|| async { "ok\n" }))
+        // What is configured was loaded before the listener took its first connection.
+        .route("/readyz", get(|| async { "ready\n" }))
+        .nest("/api/v1", api)
+        .fallback(not_found)
+}
+
+async fn front() -> Response {
+    let text = "Steadfast is running.\n\n\
+        The console comes with a later version. Until then:\n\n    \
+        steadfast status            what every agent is connected to\n    \
+        steadfast status --watch    the same, as it changes\n\n\
+        The admin API is at /api/v1, agents connect to /mcp/{server}.\n";
+    text.into_response()
+}
+
+/// Every call of the API carries the admin token.
+async fn authorised(Given(state): Given<Shared>, request: Request, next: Next) -> Response {
+    let token = request.headers().get(AUTHORIZATION).and_then(bearer);
+    if token.is_some_and(|token| state.settings.admin_token.accepts(token.as_bytes())) {
+        return next.run(request).await;
+    }
+    let detail = match token {
+        Some(_) => "the admin token is not the right one",
+        None => "the admin token is missing",
+    };
+    let mut response =
+        Problem::new(StatusCode::UNAUTHORIZED, code::BAD_ADMIN_TOKEN, detail).into_response();
+    let challenge = HeaderValue::from_static("Bearer");
+    response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    response
+}
+
+async fn not_found() -> Problem {
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        code::NOT_FOUND,
+        "there is nothing at this path",
+    )
+}
+
+async fn not_allowed() -> Problem {
+    let detail = "this path does not take this method";
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, code::NOT_FOUND, detail)
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let content_type = [(CONTENT_TYPE, "application/problem+json")];
+        (self.status, content_type, self.details()).into_response()
+    }
+}
+
+impl From<directory::Error> for Problem {
+    fn from(error: directory::Error) -> Self {
+        let status = match &error {
+            directory::Error::BadName(_) => StatusCode::BAD_REQUEST,
+            directory::Error::NotFound(..) => StatusCode::NOT_FOUND,
+            directory::Error::ReadOnly(..) => StatusCode::CONFLICT,
+            directory::Error::BadRecord(..) => StatusCode::INTERNAL_SERVER_ERROR,
+            directory::Error::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self::new(status, error.code(), error.to_string())
+    }
+}
+
+impl From<steadfast_store::Error> for Problem {
+    fn from(error: steadfast_store::Error) -> Self {
+        directory::Error::from(error).into()
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,169 @@
+//! One call of an agent while its answer is awaited: what comes from the keeper, as messages for the agent.
+
+use std::borrow::Cow;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use steadfast::{Answer, AnswerStream, Failure, Link, Message, ServerRequest};
+use steadfast_core::Era;
+use steadfast_core::wire::json;
+
+use super::inbound::Inbound;
+use super::{hello, render};
+
+/// What a call is about: what is needed to answer it where the server does not.
+#[derive(Clone, Debug)]
+pub(crate) struct About {
+    /// The raw JSON of its id.
+    pub(crate) id: Bytes,
+    /// The raw JSON of its method.
+    method: Bytes,
+    /// The raw JSON of the tool's name, for `tools/call`.
+    tool: Option<Bytes>,
+    /// Whether it asks for a later page of a list.
+    pub(crate) has_cursor: bool,
+    /// The era of the agent.
+    pub(crate) era: Era,
+}
+
+impl About {
+    /// `None` for anything but a request.
+    pub(crate) fn of(inbound: &Inbound, era: Era) -> Option<Self> {
+        let part = |range: &std::ops::Range<usize>| inbound.message.slice(range.clone());
+        let mut about = Self {
+            id: inbound.id()?,
+            method: inbound.envelope.method.as_ref().map(part)?,
+            tool: None,
+            has_cursor: false,
+            era,
+        };
+        if about.method() == b"tools/call" {
+            about.tool = inbound.params.name.as_ref().map(part);
+        } else if let (b"tools/list", Some(params)) = (about.method(), &inbound.params.whole) {
+            let cursor = json::at_path(&inbound.message, params.clone(), &["cursor"]);
+            about.has_cursor = cursor.is_some();
+        }
+        Some(about)
+    }
+
+    /// The method, as it is written.
+    pub(crate) fn method(&self) -> &[u8] {
+        self.method
+            .get(1..self.method.len() - 1)
+            .unwrap_or_default()
+    }
+
+    /// The name of the tool.
+    pub(crate) fn tool_name(&self) -> Option<Cow<'_, str>> {
+        let tool = self.tool.as_ref()?;
+        json::text(tool, 0..tool.len())
+    }
+}
+
+/// The response to a call that failed; `None` where there must not be one (2025-11-25 cancellation:
+/// "Not send a response for the cancelled request").
+pub(crate) fn failed(about: &About, link: &Link, failure: &Failure) -> Option<Bytes> {
+    match failure {
+        Failure::Cancelled => None,
+        Failure::NotObserved(what) => Some(render::not_observed(about, what)),
+        Failure::Unavailable(report) => {
+            let known = render::Known {
+                tools: link.tools(),
+                has_tool: about.tool_name().is_some_and(|name| link.knows_tool(&name)),
+                discovered: hello::discover(link),
+            };
+            Some(render::unavailable(about, report, &known))
+        }
+    }
+}
+
+/// A future answer.
+pub(crate) type Pending = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+enum Phase {
+    /// The server has not answered yet.
+    Calling(Pending),
+    /// It streams.
+    Streaming(AnswerStream),
+    /// There is nothing more.
+    Done,
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// A message, and more after it.
+    Message(Bytes),
+    /// The server asks the agent something.
+    Question(ServerRequest),
+    /// The response.
+    Last(Bytes),
+    /// The end, where there is no response.
+    End,
+}
+
+/// A call on its way.
+pub(crate) struct Calling {
+    phase: Phase,
+    about: About,
+    link: Arc<Link>,
+}
+
+impl std::fmt::Debug for Calling {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Calling").finish_non_exhaustive()
+    }
+}
+
+impl Calling {
+    /// The server has not answered yet.
+    pub(crate) fn pending(answer: Pending, about: About, link: Arc<Link>) -> Self {
+        Self {
+            phase: Phase::Calling(answer),
+            about,
+            link,
+        }
+    }
+
+    /// The server streams.
+    pub(crate) fn streaming(stream: AnswerStream, about: About, link: Arc<Link>) -> Self {
+        Self {
+            phase: Phase::Streaming(stream),
+            about,
+            link,
+        }
+    }
+
+    /// What comes next. After `Last` or `End` it is `End`.
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+        loop {
+            let last = match &mut self.phase {
+                Phase::Done => return Poll::Ready(Next::End),
+                Phase::Calling(answer) => match ready!(answer.as_mut().poll(cx)) {
+                    Answer::Whole { message, .. } => Some(message),
+                    Answer::Failed(failure) => failed(&self.about, &self.link, &failure),
+                    Answer::Stream(stream) => {
+                        self.phase = Phase::Streaming(stream);
+                        continue;
+                    }
+                },
+                // A channel keeps the waker of a dropped `next`, and loses no message with it.
+                Phase::Streaming(stream) => match ready!(pin!(stream.next()).poll(cx)) {
+                    Some(Message::Notification(message)) => {
+                        return Poll::Ready(Next::Message(message));
+                    }
+                    Some(Message::Request(question)) => {
+                        return Poll::Ready(Next::Question(question));
+                    }
+                    Some(Message::Response(message)) => Some(message),
+                    Some(Message::Failed(failure)) => failed(&self.about, &self.link, &failure),
+                    None => None,
+                },
+            };
+            self.phase = Phase::Done;
+            return Poll::Ready(last.map_or(Next::End, Next::Last));
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! `/mcp/{server}`: who asks, for which server, in which era.
+
+use std::sync::Arc;
+
+use http::header::ALLOW;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use steadfast::Link;
+use steadfast_core::{AgentName, ServerName, code};
+
+use super::inbound::{self, Content};
+use super::legacy::{self, SESSION_ID};
+use super::modern::{self, mirrored};
+use crate::Gate;
+use crate::body::Body;
+use crate::directory::is_name;
+use crate::problem::{INVALID_REQUEST, METHOD_NOT_FOUND, Problem};
+
+/// Who asks, and the connection that serves it.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    pub(crate) agent: AgentName,
+    pub(crate) link: Arc<Link>,
+}
+
+/// Whether a path is an agent's business.
+pub(crate) fn is_ours(path: &str) -> bool {
+    path.strip_prefix("/mcp")
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Serves one request. Host and Origin have been checked.
+pub(crate) async fn serve(gate: &Arc<Gate>, request: Request<Incoming>) -> Response<Body> {
+    let (head, body) = request.into_parts();
+    let headers = &head.headers;
+    let agent = match gate.directory.credentials.agent(headers) {
+        Ok(agent) => agent,
+        Err(refused) => return refused.response(),
+    };
+    let caller = match caller(gate, agent, head.uri.path()) {
+        Ok(caller) => caller,
+        Err(refused) => return refused,
+    };
+    if head.method == Method::POST {
+        return match inbound::read(headers, body, gate.settings.max_message).await {
+            Ok(content) => post(gate, &caller, headers, content).await,
+            Err(refused) => *refused,
+        };
+    }
+    // Without a session there is neither GET nor DELETE (2026-07-28 streamable-http, "Earlier
+    // Streamable HTTP Revisions").
+    let in_session = headers.contains_key(&SESSION_ID);
+    if head.method == Method::GET && in_session {
+        legacy::get(gate, &caller, headers).await
+    } else if head.method == Method::DELETE && in_session {
+        legacy::delete(gate, &caller, headers).await
+    } else {
+        not_allowed()
+    }
+}
+
+/// The connection that a path names.
+fn caller(gate: &Gate, agent: AgentName, path: &str) -> Result<Caller, Response<Body>> {
+    let name = path
+        .strip_prefix("/mcp")
+        .unwrap_or_default()
+        .trim_start_matches('/');
+    if name.is_empty() {
+        let detail = "all servers at one address are not served yet; use /mcp/{server}";
+        return Err(Problem::new(StatusCode::NOT_FOUND, code::NOT_BUILT, detail).response());
+    }
+    let link = is_name(name)
+        .then(|| gate.keeper.link(&agent, &ServerName::from(name)))
+        .flatten();
+    link.map(|link| Caller { agent, link }).ok_or_else(|| {
+        // The same for a server that does not exist and for one of other agents.
+        let detail = "this agent has no server of that name";
+        Problem::new(StatusCode::NOT_FOUND, code::UNKNOWN_SERVER, detail).rpc(None, INVALID_REQUEST)
+    })
+}
+
+fn not_allowed() -> Response<Body> {
+    let detail = "only POST is served without an Mcp-Session-Id";
+    let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, code::BAD_MESSAGE, detail);
+    let mut response = problem.rpc(None, METHOD_NOT_FOUND);
+    let methods = HeaderValue::from_static("POST, GET, DELETE");
+    response.headers_mut().insert(ALLOW, methods);
+    response
+}
+
+/// How the agent opens decides the era (2026-07-28 versioning, "Backward Compatibility").
+async fn post(
+    gate: &Arc<Gate>,
+    caller: &Caller,
+    headers: &HeaderMap,
+    content: Content,
+) -> Response<Body> {
+    let by_header = mirrored::header_is_modern(headers);
+    match content {
+        Content::Message(inbound) if mirrored::is_modern(&inbound.params) => {
+            modern::post(gate, caller, headers, Content::Message(inbound)).await
+        }
+        Content::Message(inbound) if inbound.is_request() && inbound.method() == "initialize" => {
+            legacy::initialize(gate, caller, &inbound).await
+        }
+        content if by_header => modern::post(gate, caller, headers, content).await,
+        content => match unknown_revision(headers) {
+            None => legacy::post(gate, caller, headers, content).await,
+            Some(refused) => refused,
+        },
+    }
+}
+
+/// 2025-11-25 transports, "Protocol Version Header": an unsupported one MUST be answered with 400.
+fn unknown_revision(headers: &HeaderMap) -> Option<Response<Body>> {
+    let named = headers.get(&mirrored::PROTOCOL_VERSION)?;
+    if mirrored::header_revision(headers).is_some() {
+        return None;
+    }
+    let detail = format!(
+        "the revision `{}` is not spoken here",
+        crate::problem::sanitised(named.as_bytes())
+    );
+    let problem = Problem::new(StatusCode::BAD_REQUEST, code::UNSUPPORTED_REVISION, detail);
+    Some(problem.rpc(None, INVALID_REQUEST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_agents_paths_are_known() {
+        for ours in ["/mcp", "/mcp/", "/mcp/booking", "/mcp/a/b"] {
+            assert!(is_ours(ours), "{ours}");
+        }
+        for other in ["/", "/mcpx", "/api/v1/mcp", "/healthz"] {
+            assert!(!is_ours(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_revision_is_refused() {
+        let mut headers = HeaderMap::new();
+        assert!(unknown_revision(&headers).is_none());
+        headers.insert(&mirrored::PROTOCOL_VERSION, "2025-06-18".parse().unwrap());
+        assert!(unknown_revision(&headers).is_none());
+        headers.insert(&mirrored::PROTOCOL_VERSION, "2024-01-01".parse().unwrap());
+        assert_eq!(unknown_revision(&headers).unwrap().status(), 400);
+    }
+}

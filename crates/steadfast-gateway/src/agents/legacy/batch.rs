@@ -1,0 +1,129 @@
+//! Batches, which only 2025-03-26 has (basic/transports, "Sending Messages to the Server" 4 and 5).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http::{Response, StatusCode};
+use steadfast::{Answer, Link};
+use steadfast_core::wire::envelope::Kind;
+
+use super::call::{Prepared, SessionCall, Step, prepare};
+use super::{answer_here, answered, json_answer, notification};
+use crate::Gate;
+use crate::agents::calling::{Calling, failed};
+use crate::agents::events::{Priming, Stream};
+use crate::agents::inbound::Inbound;
+use crate::agents::sessions::Session;
+use crate::agents::stream_body;
+use crate::body::Body;
+use crate::problem::status_only;
+
+/// What one request of a batch has come to.
+enum Part {
+    /// Its response, or none.
+    Whole(Option<Bytes>),
+    /// It streams.
+    Stream(SessionCall),
+}
+
+/// Serves all messages of a batch. Its requests are made together.
+pub(super) async fn post(
+    gate: &Arc<Gate>,
+    link: &Arc<Link>,
+    session: &Arc<Session>,
+    messages: Vec<Inbound>,
+) -> Response<Body> {
+    let mut requests = Vec::new();
+    for inbound in messages {
+        match inbound.envelope.kind {
+            Kind::Request => requests.push(inbound),
+            Kind::Notification => notification(link, session, &inbound).await,
+            Kind::Result | Kind::Error => answered(session, &inbound),
+        }
+    }
+    if requests.is_empty() {
+        return status_only(StatusCode::ACCEPTED);
+    }
+    let progress = requests.iter().any(Inbound::wants_progress);
+    let parts = join_all(requests.into_iter().map(|it| part(gate, link, session, it))).await;
+    let streams = progress || parts.iter().any(|part| matches!(part, Part::Stream(_)));
+    if streams {
+        stream(gate, session, parts)
+    } else {
+        json_answer(StatusCode::OK, array(parts))
+    }
+}
+
+async fn part(
+    gate: &Arc<Gate>,
+    link: &Arc<Link>,
+    session: &Arc<Session>,
+    inbound: Inbound,
+) -> Part {
+    if let Some(message) = answer_here(gate, link, session, &inbound).await {
+        return Part::Whole(Some(message));
+    }
+    let Some(prepared) = prepare(session, inbound) else {
+        return Part::Whole(None);
+    };
+    let Prepared {
+        about,
+        call,
+        handle,
+        under_way,
+    } = prepared;
+    match link.call(call, handle).await {
+        Answer::Whole { message, .. } => Part::Whole(Some(message)),
+        Answer::Failed(failure) => Part::Whole(failed(&about, link, &failure)),
+        Answer::Stream(answer) => {
+            let calling = Calling::streaming(answer, about, Arc::clone(link));
+            Part::Stream(SessionCall::new(calling, under_way))
+        }
+    }
+}
+
+/// The responses as a JSON array.
+fn array(parts: Vec<Part>) -> Bytes {
+    let mut out = vec![b'['];
+    for part in parts {
+        if let Part::Whole(Some(message)) = part {
+            if out.len() > 1 {
+                out.push(b',');
+            }
+            out.extend_from_slice(&message);
+        }
+    }
+    out.push(b']');
+    out.into()
+}
+
+/// The responses as one stream, each as it comes.
+fn stream(gate: &Gate, session: &Session, parts: Vec<Part>) -> Response<Body> {
+    let priming = Priming::of_answer(session.revision);
+    let stream = gate.events.open(session.key, priming, None);
+    let response = stream_body::response(stream.read(), gate.settings.keep_alive);
+    let mut calls = Vec::new();
+    for part in parts {
+        match part {
+            Part::Whole(Some(message)) => stream.append(message),
+            Part::Whole(None) => {}
+            Part::Stream(call) => calls.push(call),
+        }
+    }
+    tokio::spawn(async move {
+        join_all(calls.into_iter().map(|call| pump(call, &stream))).await;
+        stream.end();
+    });
+    response
+}
+
+async fn pump(mut call: SessionCall, stream: &Stream) {
+    loop {
+        match std::future::poll_fn(|cx| call.poll_step(cx)).await {
+            Step::Message(message) => stream.append(message),
+            Step::Last(message) => return stream.append(message),
+            Step::End => return,
+        }
+    }
+}

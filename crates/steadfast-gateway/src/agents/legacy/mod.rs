@@ -1,0 +1,291 @@
+//! Agents with a session (2025-03-26 to 2025-11-25): initialize, calls, notifications, answers to the
+//! server's questions, the GET stream, DELETE.
+
+mod batch;
+pub(crate) mod call;
+mod initialize;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, Response, StatusCode};
+use steadfast::{Link, Origin};
+use steadfast_core::wire::envelope::{Invalid, Kind};
+use steadfast_core::{Era, Revision, RpcId, code};
+
+use super::endpoint::Caller;
+use super::events::Priming;
+use super::inbound::{self, Content, Inbound};
+use super::sessions::Session;
+use super::{hello, render, stream_body};
+use crate::Gate;
+use crate::body::Body;
+use crate::problem::{
+    INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, Problem, status_only, whole,
+};
+
+pub(crate) use initialize::initialize;
+
+pub(crate) static SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// How long a notification may hold up the acknowledgement: long enough to keep its place before what
+/// the agent sends next, and no longer where the server is slow.
+const NOTIFICATION_PATIENCE: Duration = Duration::from_millis(200);
+
+/// A POST in a session.
+pub(crate) async fn post(
+    gate: &Arc<Gate>,
+    caller: &Caller,
+    headers: &HeaderMap,
+    content: Content,
+) -> Response<Body> {
+    let id = match &content {
+        Content::Message(inbound) => inbound.id(),
+        Content::Batch(_) => None,
+    };
+    let session = match find(gate, caller, headers, id.as_deref()).await {
+        Ok(session) => session,
+        Err(refused) => return *refused,
+    };
+    match content {
+        Content::Message(inbound) => message(gate, &caller.link, &session, inbound).await,
+        Content::Batch(body) if session.revision == Revision::V2025_03_26 => {
+            match inbound::batch(&body) {
+                Ok(messages) => batch::post(gate, &caller.link, &session, messages).await,
+                Err(invalid) => inbound::refusal(invalid),
+            }
+        }
+        Content::Batch(_) => inbound::refusal(Invalid::Batch),
+    }
+}
+
+/// The session that a request belongs to. `id` is the request's, for the refusal.
+async fn find(
+    gate: &Gate,
+    caller: &Caller,
+    headers: &HeaderMap,
+    id: Option<&[u8]>,
+) -> Result<Arc<Session>, Box<Response<Body>>> {
+    let refuse = |status, code, detail: &str| {
+        Box::new(Problem::new(status, code, detail).rpc(id, INVALID_REQUEST))
+    };
+    let Some(named) = headers.get(&SESSION_ID) else {
+        // 2025-11-25 transports, "Session Management" 2.
+        return Err(refuse(
+            StatusCode::BAD_REQUEST,
+            code::UNKNOWN_AGENT_SESSION,
+            "this needs a session: initialize, and send its Mcp-Session-Id",
+        ));
+    };
+    let found = match named.to_str() {
+        Ok(named) => {
+            let sessions = &gate.sessions;
+            sessions
+                .find(named, &caller.agent, caller.link.server())
+                .await
+        }
+        Err(_) => Ok(None),
+    };
+    match found {
+        Ok(Some(session)) => Ok(session),
+        // Also where it is another agent's: that it exists is none of this agent's business.
+        Ok(None) => Err(refuse(
+            StatusCode::NOT_FOUND,
+            code::UNKNOWN_AGENT_SESSION,
+            "the session is not known",
+        )),
+        Err(error) => Err(Box::new(store_failed(id, &error))),
+    }
+}
+
+/// The store does not answer: 503, so that nobody takes the session for lost.
+fn store_failed(id: Option<&[u8]>, error: &steadfast_store::Error) -> Response<Body> {
+    tracing::error!(%error, "the sessions of agents cannot be read or written");
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    Problem::new(status, error.code(), "the store is not available").rpc(id, INTERNAL_ERROR)
+}
+
+async fn message(
+    gate: &Arc<Gate>,
+    link: &Arc<Link>,
+    session: &Arc<Session>,
+    inbound: Inbound,
+) -> Response<Body> {
+    match inbound.envelope.kind {
+        Kind::Request => match answer_here(gate, link, session, &inbound).await {
+            Some(message) => json_answer(StatusCode::OK, message),
+            None => call::call(gate, link, session, inbound).await,
+        },
+        Kind::Notification => {
+            notification(link, session, &inbound).await;
+            status_only(StatusCode::ACCEPTED)
+        }
+        Kind::Result | Kind::Error => {
+            answered(session, &inbound);
+            status_only(StatusCode::ACCEPTED)
+        }
+    }
+}
+
+/// One JSON-RPC message as an answer.
+pub(crate) fn json_answer(status: StatusCode, message: Bytes) -> Response<Body> {
+    whole(status, "application/json", message)
+}
+
+/// Requests that are not the server's business.
+async fn answer_here(
+    gate: &Gate,
+    link: &Link,
+    session: &Session,
+    inbound: &Inbound,
+) -> Option<Bytes> {
+    let id = inbound.raw_id()?;
+    match &*inbound.method() {
+        "ping" => Some(render::result(id, b"{}")),
+        // A modern server is told the level with every request; the keeper takes it from the session.
+        "logging/setLevel" => {
+            let level = level(inbound);
+            let kept = match &level {
+                Some(level) => gate.sessions.set_log_level(session, level.clone()).await,
+                None => Ok(()),
+            };
+            if let Err(error) = kept {
+                tracing::warn!(%error, "the log level of a session could not be kept");
+            }
+            let modern = link.hello().is_some_and(|hello| hello.era() == Era::Modern);
+            modern.then(|| match level {
+                Some(_) => render::result(id, b"{}"),
+                None => crate::problem::rpc_error(Some(id), INVALID_PARAMS, "no such level", None),
+            })
+        }
+        _ => None,
+    }
+}
+
+/// The level that `logging/setLevel` names, as the JSON string that it is.
+fn level(inbound: &Inbound) -> Option<String> {
+    use steadfast_core::wire::json;
+    const LEVELS: [&str; 8] = [
+        "debug",
+        "info",
+        "notice",
+        "warning",
+        "error",
+        "critical",
+        "alert",
+        "emergency",
+    ];
+    let params = inbound.params.whole.clone()?;
+    let range = json::at_path(&inbound.message, params, &["level"])?;
+    let level = json::text(&inbound.message, range)?;
+    LEVELS.contains(&&*level).then(|| format!("\"{level}\""))
+}
+
+/// Who asks, for the keeper.
+pub(crate) fn origin(session: &Session) -> Origin {
+    Origin::Legacy {
+        revision: session.revision,
+        client: session.client(),
+    }
+}
+
+async fn notification(link: &Arc<Link>, session: &Arc<Session>, inbound: &Inbound) {
+    match &*inbound.method() {
+        // The keeper has opened the upstream session itself.
+        "notifications/initialized" => {}
+        "notifications/cancelled" => cancelled(session, inbound),
+        _ => {
+            let (link, message, origin) =
+                (Arc::clone(link), inbound.message.clone(), origin(session));
+            let passing = tokio::spawn(async move { link.notify(message, &origin).await });
+            let _ = tokio::time::timeout(NOTIFICATION_PATIENCE, passing).await;
+        }
+    }
+}
+
+fn cancelled(session: &Session, inbound: &Inbound) {
+    use steadfast_core::wire::json;
+    let id = inbound
+        .part(inbound.params.request_id.as_ref())
+        .and_then(|id| RpcId::from_json(std::str::from_utf8(id).ok()?));
+    let reason = inbound.params.whole.clone().and_then(|params| {
+        let range = json::at_path(&inbound.message, params, &["reason"])?;
+        json::text(&inbound.message, range)
+    });
+    // An unknown or finished request is no error (2025-11-25 cancellation, "Error Handling").
+    if let Some(id) = id {
+        session.cancel(&id, reason.as_deref());
+    }
+}
+
+/// The agent answers a question of the server.
+fn answered(session: &Session, inbound: &Inbound) {
+    let id = inbound.envelope.rpc_id(&inbound.message);
+    // One that nobody asked, or no longer asks, is late rather than wrong.
+    if let Some(question) = id.and_then(|id| session.take_question(&id)) {
+        let message = inbound.message.clone();
+        tokio::spawn(async move { question.answer(message).await });
+    }
+}
+
+/// GET: the listening stream, or the rest of a stream that broke.
+pub(crate) async fn get(gate: &Arc<Gate>, caller: &Caller, headers: &HeaderMap) -> Response<Body> {
+    let session = match find(gate, caller, headers, None).await {
+        Ok(session) => session,
+        Err(refused) => return *refused,
+    };
+    let reader = match headers.get(&LAST_EVENT_ID) {
+        Some(last) => {
+            let resumed = last
+                .to_str()
+                .ok()
+                .and_then(|last| gate.events.resume(&session.key, last));
+            let Some(reader) = resumed else {
+                let problem = Problem::new(
+                    StatusCode::BAD_REQUEST,
+                    code::UNKNOWN_EVENT,
+                    "the event id is unknown, of another session, or expired",
+                );
+                return problem.rpc(None, INVALID_REQUEST);
+            };
+            reader
+        }
+        None => {
+            let priming = Priming::of_listening(session.revision);
+            let stream = session.listening(|| gate.events.open(session.key, priming, None));
+            gate.sessions.listens(&session);
+            stream.read()
+        }
+    };
+    stream_body::response(reader, gate.settings.keep_alive)
+}
+
+/// DELETE: the agent ends its session.
+pub(crate) async fn delete(gate: &Gate, caller: &Caller, headers: &HeaderMap) -> Response<Body> {
+    let session = match find(gate, caller, headers, None).await {
+        Ok(session) => session,
+        Err(refused) => return *refused,
+    };
+    match gate.sessions.remove(&session).await {
+        Ok(()) => status_only(StatusCode::NO_CONTENT),
+        Err(error) => store_failed(None, &error),
+    }
+}
+
+/// The server is there again, or for the first time.
+pub(crate) fn reopened(session: &Session, link: &Link) {
+    use std::sync::atomic::Ordering;
+    let Some(stream) = session.listening_now() else {
+        return;
+    };
+    let announces = if session.unseen.swap(false, Ordering::Relaxed) {
+        Some(hello::Announces::LISTS)
+    } else {
+        link.hello().map(|hello| hello::Announces::of(&hello))
+    };
+    for method in announces.unwrap_or_default().methods() {
+        stream.append(hello::notification(method));
+    }
+}

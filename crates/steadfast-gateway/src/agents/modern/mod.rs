@@ -1,0 +1,233 @@
+//! Agents without a session (2026-07-28): every request stands for itself, and a closed stream is a
+//! cancellation (streamable-http, "Cancellation"): what is dropped here tells the keeper.
+
+mod listen;
+pub(crate) mod mirrored;
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use steadfast::{Answer, Call, CallHandle, Link, Origin};
+use steadfast_core::wire::envelope::{self, Kind};
+use steadfast_core::wire::sse;
+use steadfast_core::{Era, Revision, code};
+
+use super::calling::{About, Calling, Next, failed};
+use super::endpoint::Caller;
+use super::inbound::{self, Content, Inbound};
+use super::legacy::json_answer;
+use super::stream_body::{self, Source};
+use super::{hello, render};
+use crate::Gate;
+use crate::body::Body;
+use crate::problem::{
+    INVALID_REQUEST, METHOD_NOT_FOUND, Problem, code_data, rpc_error, status_only,
+};
+
+pub(crate) use listen::Hub;
+
+/// An error of at most this size is looked into for its code.
+const LARGEST_ERROR: usize = 16 << 10;
+
+/// Requests that 2026-07-28 has no more (changelog, major changes).
+const REMOVED: [&str; 5] = [
+    "initialize",
+    "ping",
+    "logging/setLevel",
+    "resources/subscribe",
+    "resources/unsubscribe",
+];
+
+/// A POST of a modern agent.
+pub(crate) async fn post(
+    gate: &Arc<Gate>,
+    caller: &Caller,
+    headers: &HeaderMap,
+    content: Content,
+) -> Response<Body> {
+    let inbound = match content {
+        Content::Message(inbound) => inbound,
+        Content::Batch(_) => return inbound::refusal(envelope::Invalid::Batch),
+    };
+    match inbound.envelope.kind {
+        Kind::Request => request(gate, caller, headers, inbound).await,
+        Kind::Notification => notification(caller, inbound).await,
+        // streamable-http, "Sending Messages" 4: clients MUST NOT send responses.
+        Kind::Result | Kind::Error => Problem::new(
+            StatusCode::BAD_REQUEST,
+            code::BAD_MESSAGE,
+            "a response to a question that was never asked",
+        )
+        .rpc(None, INVALID_REQUEST),
+    }
+}
+
+/// This revision defines no notification of a client; an extension may.
+async fn notification(caller: &Caller, inbound: Inbound) -> Response<Body> {
+    // Closing the stream is the way to cancel; this message is "not expected" and without effect.
+    if inbound.method() != "notifications/cancelled" {
+        let origin = Origin::Modern {
+            revision: Revision::LATEST_MODERN,
+        };
+        caller.link.notify(inbound.message, &origin).await;
+    }
+    status_only(StatusCode::ACCEPTED)
+}
+
+async fn request(
+    gate: &Arc<Gate>,
+    caller: &Caller,
+    headers: &HeaderMap,
+    inbound: Inbound,
+) -> Response<Body> {
+    let link = &caller.link;
+    let checked = mirrored::check(headers, &inbound).and_then(|revision| {
+        gate.mirrored
+            .check_params(headers, &inbound, link)
+            .map(|()| revision)
+    });
+    let revision = match checked {
+        Ok(revision) => revision,
+        Err(refused) => return refused.response(&inbound),
+    };
+    let id = inbound.raw_id().unwrap_or(b"null");
+    let translated = link.hello().is_some_and(|hello| hello.era() == Era::Legacy);
+    if translated {
+        match &*inbound.method() {
+            "server/discover" => {
+                if let Some(result) = hello::discover(link) {
+                    return json_answer(StatusCode::OK, render::result(id, &result));
+                }
+            }
+            "subscriptions/listen" => return listen::serve(gate, link, &inbound).await,
+            method if REMOVED.contains(&method) => return no_such_method(id, method),
+            _ => {}
+        }
+    }
+    call(gate, link, inbound, revision, translated).await
+}
+
+/// streamable-http, "Protocol Version Header": 404 with -32601 for a method that is not implemented.
+fn no_such_method(id: &[u8], method: &str) -> Response<Body> {
+    let text = format!("Method not found: {method}");
+    let data = code_data(code::BAD_MESSAGE);
+    let message = rpc_error(Some(id), METHOD_NOT_FOUND, &text, Some(&data));
+    json_answer(StatusCode::NOT_FOUND, message)
+}
+
+async fn call(
+    gate: &Gate,
+    link: &Arc<Link>,
+    inbound: Inbound,
+    revision: Revision,
+    translated: bool,
+) -> Response<Body> {
+    let Some(about) = About::of(&inbound, Era::Modern) else {
+        return status_only(StatusCode::BAD_REQUEST);
+    };
+    let progress = inbound.wants_progress();
+    let call = Call {
+        message: inbound.message,
+        envelope: inbound.envelope,
+        params: inbound.params,
+        origin: Origin::Modern { revision },
+    };
+    match link.call(call, CallHandle::new()).await {
+        Answer::Whole { status, message } => {
+            let status = whole_status(status, &message, translated);
+            if progress && status == StatusCode::OK {
+                one_event(&message)
+            } else {
+                json_answer(status, message)
+            }
+        }
+        Answer::Failed(failure) => failed(&about, link, &failure).map_or_else(
+            || status_only(StatusCode::ACCEPTED),
+            |message| json_answer(StatusCode::OK, message),
+        ),
+        Answer::Stream(answer) => {
+            let calling = Calling::streaming(answer, about, Arc::clone(link));
+            stream_body::response(Stream { calling }, gate.settings.keep_alive)
+        }
+    }
+}
+
+/// The status of an answer. A modern server's own passes; a legacy one does not tell an unknown method
+/// by its status, a modern agent expects that (streamable-http, "Protocol Version Header").
+fn whole_status(status: u16, message: &[u8], translated: bool) -> StatusCode {
+    if translated && message.len() <= LARGEST_ERROR {
+        let read = envelope::read(message).ok();
+        let error = read.and_then(|read| envelope::read_error(message, &read));
+        if error.is_some_and(|(code, _)| code == i64::from(METHOD_NOT_FOUND)) {
+            return StatusCode::NOT_FOUND;
+        }
+    }
+    match status {
+        400 => StatusCode::BAD_REQUEST,
+        404 => StatusCode::NOT_FOUND,
+        // An upstream's 401 never reaches an agent: it would renew the wrong token (architecture,
+        // connections 10).
+        _ => StatusCode::OK,
+    }
+}
+
+/// A whole answer to an agent that asked for progress.
+fn one_event(message: &[u8]) -> Response<Body> {
+    let mut out = Vec::with_capacity(message.len() + 16);
+    sse::encode(&mut out, None, None, message);
+    let mut response = json_answer(StatusCode::OK, out.into());
+    let headers = response.headers_mut();
+    let event_stream = HeaderValue::from_static("text/event-stream");
+    headers.insert(http::header::CONTENT_TYPE, event_stream);
+    response
+}
+
+/// The stream of one call: no ids, for such streams cannot be resumed.
+struct Stream {
+    calling: Calling,
+}
+
+impl Source for Stream {
+    fn poll_write(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<bool> {
+        let mut write = |message: &Bytes| {
+            out.reserve(message.len() + 16);
+            sse::encode(out, None, None, message);
+        };
+        Poll::Ready(match ready!(self.calling.poll_next(cx)) {
+            Next::Message(message) => {
+                write(&message);
+                true
+            }
+            Next::Last(message) => {
+                write(&message);
+                false
+            }
+            // "The server MUST NOT send independent JSON-RPC requests on this stream"
+            // (streamable-http, "Receiving Messages"). Dropping it tells the server.
+            Next::Question(_) => true,
+            Next::End => false,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_method_has_its_status_in_this_era() {
+        let unknown = br#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"x"}}"#;
+        let other = br#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"x"}}"#;
+        assert_eq!(whole_status(200, unknown, true), 404);
+        assert_eq!(whole_status(200, other, true), 200);
+        assert_eq!(
+            whole_status(200, unknown, false),
+            200,
+            "a modern server's own status passes"
+        );
+        assert_eq!(whole_status(400, other, false), 400);
+        assert_eq!(whole_status(401, other, false), 200, "401 never passes");
+    }
+}

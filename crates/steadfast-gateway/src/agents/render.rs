@@ -1,0 +1,176 @@
+//! What an agent is told where the server says nothing: results of tools that the model can read, and
+//! JSON-RPC errors for everything else.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use steadfast::{NotObserved, Report};
+use steadfast_core::effect::Executed;
+use steadfast_core::{Era, code};
+
+use super::calling::About;
+use crate::problem::{INTERNAL_ERROR, INVALID_PARAMS, code_data, rpc_error};
+
+/// `_meta` of a result that stands for a call whose own result was not observed.
+const OPERATION: &str = "dev.steadfast/operation";
+/// `_meta` of a result that stands for a server that is not available.
+const CONNECTION: &str = "dev.steadfast/connection";
+
+/// One JSON-RPC response. `id` and `result` are raw JSON.
+pub(crate) fn result(id: &[u8], result: &[u8]) -> Bytes {
+    let mut out = Vec::with_capacity(id.len() + result.len() + 40);
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    out.extend_from_slice(id);
+    out.extend_from_slice(br#","result":"#);
+    out.extend_from_slice(result);
+    out.push(b'}');
+    out.into()
+}
+
+/// What is known of a server while it is down.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    /// Its last complete list of tools.
+    pub(crate) tools: Option<Bytes>,
+    /// Whether the tool in question is one of them.
+    pub(crate) has_tool: bool,
+    /// How it introduces itself to modern agents.
+    pub(crate) discovered: Option<Bytes>,
+}
+
+/// The response to a call whose result was not observed.
+pub(crate) fn not_observed(about: &About, what: &NotObserved) -> Bytes {
+    let mut operation = operation(what);
+    let text = not_observed_text(what);
+    if about.method() == b"tools/call" {
+        return tool_error(about, &text, OPERATION, operation);
+    }
+    if let Some(members) = operation.as_object_mut() {
+        let code = what
+            .fault
+            .as_ref()
+            .map_or(code::NOT_OBSERVED, |fault| fault.kind.code());
+        members.insert("code".to_owned(), code.to_string().into());
+        members.insert("hint".to_owned(), code.hint.into());
+    }
+    rpc_error(Some(&about.id), INTERNAL_ERROR, &text, Some(&operation))
+}
+
+/// What is known of the operation. It has no id, for nothing keeps it on record.
+fn operation(what: &NotObserved) -> Value {
+    json!({
+        "state": "not_observed",
+        "executed": what.executed,
+        "server": what.server,
+        "tool": what.tool,
+        "method": what.method,
+        "sent_at": what.sent_at.map(steadfast::report::rfc3339),
+        "bytes_sent": what.bytes_sent,
+        "evidence": what.evidence,
+        "next": null,
+        "held": false,
+    })
+}
+
+fn not_observed_text(what: &NotObserved) -> String {
+    let name = what.tool.as_deref().unwrap_or(&what.method);
+    let evidence = &what.evidence;
+    match what.executed {
+        Executed::No => format!(
+            "{name} was not executed by the server `{}`: {evidence}. Nothing has changed there.",
+            what.server
+        ),
+        Executed::Unknown | Executed::Yes => format!(
+            "The result of {name} was not observed: {evidence}. Whether it was executed is not known. \
+             Do not call it again before you have found out at the server `{}`.",
+            what.server
+        ),
+    }
+}
+
+/// The response to a call while the server is not available.
+pub(crate) fn unavailable(about: &About, report: &Report, known: &Known) -> Bytes {
+    let list = known.tools.as_ref().filter(|_| !about.has_cursor);
+    match about.method() {
+        b"tools/call" => unavailable_tool(about, report, known),
+        // A server that is down keeps its tools listed (architecture, connections 11).
+        b"tools/list" => list.map_or_else(
+            || unavailable_error(about, report),
+            |tools| result(&about.id, &tool_list(about.era, tools)),
+        ),
+        b"server/discover" => known.discovered.as_ref().map_or_else(
+            || unavailable_error(about, report),
+            |discovered| result(&about.id, discovered),
+        ),
+        _ => unavailable_error(about, report),
+    }
+}
+
+fn unavailable_tool(about: &About, report: &Report, known: &Known) -> Bytes {
+    if !known.has_tool && known.tools.is_some() {
+        let message = format!("Unknown tool: {}", about.tool_name().unwrap_or_default());
+        return rpc_error(Some(&about.id), INVALID_PARAMS, &message, None);
+    }
+    let connection = serde_json::to_value(report).unwrap_or_default();
+    tool_error(about, &unavailable_text(report), CONNECTION, connection)
+}
+
+fn unavailable_error(about: &About, report: &Report) -> Bytes {
+    let mut data = code_data(code::UNAVAILABLE);
+    if let Some(members) = data.as_object_mut() {
+        let connection = serde_json::to_value(report).unwrap_or_default();
+        members.insert("connection".to_owned(), connection);
+    }
+    let text = unavailable_text(report);
+    rpc_error(Some(&about.id), INTERNAL_ERROR, &text, Some(&data))
+}
+
+/// Which server, why, what happens next, and where a person must act.
+fn unavailable_text(report: &Report) -> String {
+    let mut text = format!("The server `{}` is not available", report.server);
+    match &report.fault {
+        Some(fault) => text.push_str(&format!(": {}.", fault.message.trim_end_matches('.'))),
+        None => text.push_str(&format!(" ({}).", report.state.replace('_', " "))),
+    }
+    if let Some(next) = &report.next {
+        text.push_str(&format!(" Next: {}, at {}.", next.reason, next.at));
+    }
+    if let Some(fault) = report.fault.as_ref().filter(|fault| fault.person_needed) {
+        text.push_str(&format!(" A person is needed: {}", fault.hint));
+    }
+    if let Some(url) = &report.sign_in_url {
+        text.push_str(&format!(" Sign in at {url}."));
+    }
+    text.push_str(" The call was not sent.");
+    text
+}
+
+fn tool_list(era: Era, tools: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(tools.len() + 80);
+    out.extend_from_slice(match era {
+        Era::Legacy => br#"{"tools":"#.as_slice(),
+        // 2026-07-28 server/utilities/caching: stale at once, and for this agent only.
+        Era::Modern => {
+            br#"{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":"#.as_slice()
+        }
+    });
+    out.extend_from_slice(tools);
+    out.push(b'}');
+    out
+}
+
+/// A result of a tool that says what went wrong, so that the model sees it.
+fn tool_error(about: &About, text: &str, key: &str, what: Value) -> Bytes {
+    let mut body = json!({
+        "content": [{"type": "text", "text": text}],
+        "isError": true,
+        "_meta": {key: what},
+    });
+    if let (Era::Modern, Some(members)) = (about.era, body.as_object_mut()) {
+        members.insert("resultType".to_owned(), "complete".into());
+    }
+    result(&about.id, body.to_string().as_bytes())
+}
+
+#[cfg(test)]
+#[path = "render_tests.rs"]
+mod tests;

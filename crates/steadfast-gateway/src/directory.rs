@@ -1,0 +1,249 @@
+//! The agents and servers that are configured: written to the store first, then given to the keeper.
+//! The admin API and whoever applies a configuration file go through here, so that store, keeper and
+//! credentials stay in step.
+
+use std::sync::Arc;
+
+use steadfast::{Keeper, config};
+use steadfast_core::code::{self, Code};
+use steadfast_core::{AgentName, ServerName};
+use steadfast_store::{AgentKey, AgentRecord, ServerRecord, SharedRecords, Source, make_key};
+use tokio::sync::Mutex;
+
+use crate::clock;
+use crate::credential::Credentials;
+
+/// Agents and servers. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Directory {
+    keeper: Keeper,
+    records: SharedRecords,
+    pub(crate) credentials: Arc<Credentials>,
+    /// One change at a time, so that store and keeper see changes in the same order.
+    changing: Arc<Mutex<()>>,
+}
+
+/// Why a change was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A name that cannot be one.
+    #[error("`{0}` is no name: 1 to 64 of A-Z a-z 0-9 _ -, and no `__`")]
+    BadName(String),
+    /// There is nothing of that name.
+    #[error("there is no {0} `{1}`")]
+    NotFound(&'static str, String),
+    /// It came from a file, and is changed there.
+    #[error("{0} `{1}` is defined in the configuration file, and is read-only here")]
+    ReadOnly(&'static str, String),
+    /// A record of the store cannot be understood.
+    #[error("the record of {0} `{1}` cannot be read: {2}")]
+    BadRecord(&'static str, String, String),
+    /// The store refuses.
+    #[error("{0}")]
+    Store(#[from] steadfast_store::Error),
+}
+
+impl Error {
+    /// Its entry in the registry.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::BadName(_) => code::CONFIG_BAD_VALUE,
+            Self::NotFound(..) => code::NOT_FOUND,
+            Self::ReadOnly(..) => code::CONFLICT,
+            Self::BadRecord(..) => code::STORE_DAMAGED,
+            Self::Store(error) => error.code(),
+        }
+    }
+}
+
+/// Whether `name` can name an agent or a server. `__` parts server and tool on the merged endpoint.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+        && !name.contains("__")
+}
+
+fn check_name(name: &str) -> Result<(), Error> {
+    if is_name(name) {
+        Ok(())
+    } else {
+        Err(Error::BadName(name.chars().take(80).collect()))
+    }
+}
+
+impl Directory {
+    /// `anonymous` is who a request without a credential is.
+    #[must_use]
+    pub fn new(keeper: Keeper, records: SharedRecords, anonymous: Option<AgentName>) -> Self {
+        Self {
+            keeper,
+            records,
+            credentials: Arc::new(Credentials::new(anonymous)),
+            changing: Arc::default(),
+        }
+    }
+
+    /// Gives the keeper everything that the store holds. Once, at start.
+    pub async fn load(&self) -> Result<(), Error> {
+        let _one = self.changing.lock().await;
+        for record in self.records.servers().await? {
+            let server = serde_json::from_value(record.config)
+                .map_err(|error| bad_record("server", record.name.as_str(), &error))?;
+            self.keeper.put_server(record.name, server).await?;
+        }
+        for record in self.records.agents().await? {
+            let agent = serde_json::from_value(record.config)
+                .map_err(|error| bad_record("agent", record.name.as_str(), &error))?;
+            self.credentials.set(&record.name, record.key);
+            self.keeper.put_agent(record.name, agent).await?;
+        }
+        Ok(())
+    }
+
+    /// All agents.
+    pub async fn agents(&self) -> Result<Vec<AgentRecord>, Error> {
+        Ok(self.records.agents().await?)
+    }
+
+    /// One agent.
+    pub async fn agent(&self, name: &str) -> Result<AgentRecord, Error> {
+        let found = self.records.agent(&AgentName::from(name)).await?;
+        found.ok_or_else(|| Error::NotFound("agent", name.to_owned()))
+    }
+
+    /// Adds or changes an agent. Whether it is new.
+    pub async fn put_agent(
+        &self,
+        name: &str,
+        agent: config::Agent,
+        source: Source,
+    ) -> Result<bool, Error> {
+        check_name(name)?;
+        let _one = self.changing.lock().await;
+        let name = AgentName::from(name);
+        let before = self.records.agent(&name).await?;
+        if let Some(before) = &before {
+            writable(source, before.source, "agent", name.as_str())?;
+        }
+        let record = AgentRecord {
+            name: name.clone(),
+            config: serde_json::to_value(&agent)
+                .map_err(|error| bad_record("agent", name.as_str(), &error))?,
+            source,
+            key: None,
+            created_at: clock::wall(),
+        };
+        self.records.put_agent(&record).await?;
+        self.keeper.put_agent(name, agent).await?;
+        Ok(before.is_none())
+    }
+
+    /// Removes an agent, its key and its links.
+    pub async fn remove_agent(&self, name: &str, source: Source) -> Result<(), Error> {
+        let _one = self.changing.lock().await;
+        let before = self.agent(name).await?;
+        writable(source, before.source, "agent", name)?;
+        self.records.remove_agent(&before.name).await?;
+        self.credentials.set(&before.name, None);
+        self.keeper.remove_agent(&before.name).await;
+        Ok(())
+    }
+
+    /// Makes a new key for an agent; the one before is worth nothing from then on. A key is no
+    /// configuration: agents of a file get theirs here as well.
+    pub async fn make_key(&self, name: &str) -> Result<AgentKey, Error> {
+        let _one = self.changing.lock().await;
+        let name = AgentName::from(name);
+        let (key, hash) = make_key()?;
+        if !self.records.set_agent_key(&name, hash).await? {
+            return Err(Error::NotFound("agent", name.as_str().to_owned()));
+        }
+        self.credentials.set(&name, Some(hash));
+        Ok(key)
+    }
+
+    /// All servers.
+    pub async fn servers(&self) -> Result<Vec<ServerRecord>, Error> {
+        Ok(self.records.servers().await?)
+    }
+
+    /// One server.
+    pub async fn server(&self, name: &str) -> Result<ServerRecord, Error> {
+        let found = self.records.server(&ServerName::from(name)).await?;
+        found.ok_or_else(|| Error::NotFound("server", name.to_owned()))
+    }
+
+    /// Adds or changes a server. Whether it is new.
+    pub async fn put_server(
+        &self,
+        name: &str,
+        server: config::Server,
+        source: Source,
+    ) -> Result<bool, Error> {
+        check_name(name)?;
+        let _one = self.changing.lock().await;
+        let name = ServerName::from(name);
+        let before = self.records.server(&name).await?;
+        if let Some(before) = &before {
+            writable(source, before.source, "server", name.as_str())?;
+        }
+        let record = ServerRecord {
+            name: name.clone(),
+            config: serde_json::to_value(&server)
+                .map_err(|error| bad_record("server", name.as_str(), &error))?,
+            source,
+        };
+        self.records.put_server(&record).await?;
+        self.keeper.put_server(name, server).await?;
+        Ok(before.is_none())
+    }
+
+    /// Removes a server and its links.
+    pub async fn remove_server(&self, name: &str, source: Source) -> Result<(), Error> {
+        let _one = self.changing.lock().await;
+        let before = self.server(name).await?;
+        writable(source, before.source, "server", name)?;
+        self.records.remove_server(&before.name).await?;
+        self.keeper.remove_server(&before.name).await;
+        Ok(())
+    }
+}
+
+fn bad_record(kind: &'static str, name: &str, error: &serde_json::Error) -> Error {
+    Error::BadRecord(kind, name.to_owned(), error.to_string())
+}
+
+/// What came from a file is changed in the file.
+fn writable(by: Source, defined: Source, kind: &'static str, name: &str) -> Result<(), Error> {
+    match (by, defined) {
+        (Source::Admin, Source::File) => Err(Error::ReadOnly(kind, name.to_owned())),
+        (Source::Admin, Source::Admin) | (Source::File, Source::File | Source::Admin) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_can_stand_in_a_path_and_before_a_tool() {
+        for good in ["a", "booking", "Booking-2", "a_b", &"x".repeat(64)] {
+            assert!(is_name(good), "{good}");
+        }
+        for bad in ["", "a__b", "a b", "a/b", "ä", "a.b", &"x".repeat(65)] {
+            assert!(!is_name(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_the_file_changes_what_the_file_defined() {
+        assert!(writable(Source::Admin, Source::File, "agent", "a").is_err());
+        assert!(writable(Source::Admin, Source::Admin, "agent", "a").is_ok());
+        assert!(writable(Source::File, Source::File, "agent", "a").is_ok());
+        assert!(writable(Source::File, Source::Admin, "agent", "a").is_ok());
+    }
+}
