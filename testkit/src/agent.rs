@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
@@ -26,6 +26,8 @@ pub struct Agent {
     modern: bool,
     capabilities: Value,
     session: Mutex<Option<String>>,
+    /// Whether a revision has been negotiated: from then on it is in a header.
+    initialized: AtomicBool,
     next_id: AtomicI64,
 }
 
@@ -39,6 +41,7 @@ impl Agent {
             modern: revision >= MODERN,
             capabilities: json!({ "elicitation": {}, "sampling": {}, "roots": {} }),
             session: Mutex::new(None),
+            initialized: AtomicBool::new(false),
             next_id: AtomicI64::new(1),
         }
     }
@@ -99,6 +102,7 @@ impl Agent {
         if let Some(revision) = answer.result()["protocolVersion"].as_str() {
             *self.session.lock() = answer.header("mcp-session-id").map(str::to_owned);
             *self.revision.lock() = revision.to_owned();
+            self.initialized.store(true, Ordering::Relaxed);
             self.notify("notifications/initialized", json!({})).await?;
         }
         Ok(answer)
@@ -232,7 +236,7 @@ impl Agent {
             add("Authorization", format!("Bearer {key}"));
         }
         let session = self.session();
-        if self.modern || session.is_some() {
+        if self.modern || self.initialized.load(Ordering::Relaxed) {
             add("MCP-Protocol-Version", self.revision());
         }
         if let Some(session) = session {

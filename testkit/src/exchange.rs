@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::behaviour;
 use crate::log::{Ending, Event, Request};
 use crate::reply::{Reply, Step, run};
-use crate::server::Shared;
 use crate::session::Outbox;
+use crate::shared::Shared;
 use crate::sse;
 use crate::wire::{Flow, Framing, Stop, Transport, Wire};
 

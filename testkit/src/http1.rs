@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::exchange::Exchange;
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::stream::Stream;
 use crate::wire::{Flow, Framing, Head, Stop, Transport, Wire};
 

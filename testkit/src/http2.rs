@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::exchange::Exchange;
 use crate::log::Request;
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::stream::Stream;
 use crate::wire::{Flow, Head, Stop, Transport, Wire};
 

@@ -33,7 +33,7 @@
 //! ```
 #![allow(
     clippy::expect_used,
-    reason = "a fixture that fails must fail its test; the demo uses the try_ forms"
+    reason = "a fixture that cannot do its work must fail its test"
 )]
 
 mod agent;
@@ -51,6 +51,7 @@ pub mod reply;
 pub mod script;
 mod server;
 mod session;
+mod shared;
 pub mod sse;
 mod stream;
 mod tls;

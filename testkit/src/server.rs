@@ -4,9 +4,9 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
 use tokio::io::AsyncWriteExt;
@@ -21,111 +21,11 @@ use crate::http2;
 use crate::ledger::Ledger;
 use crate::log::{Event, RequestLog};
 use crate::script::Script;
-use crate::session::{Outbox, Session, Sessions};
+use crate::shared::Shared;
 use crate::stream::Stream;
 use crate::tls::Tls;
 use crate::tool::Tool;
 use crate::wire::Stop;
-
-/// What counts how many are open now, and how many were open at most.
-#[derive(Debug, Default)]
-pub(crate) struct Gauge {
-    now: AtomicUsize,
-    peak: AtomicUsize,
-}
-
-impl Gauge {
-    pub(crate) fn enter(self: &Arc<Self>) -> Entered {
-        let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
-        self.peak.fetch_max(now, Ordering::Relaxed);
-        Entered(Arc::clone(self))
-    }
-}
-
-pub(crate) struct Entered(Arc<Gauge>);
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        self.0.now.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// An open `subscriptions/listen` of a modern client.
-#[derive(Clone, Debug)]
-pub(crate) struct Subscription {
-    pub(crate) id: Value,
-    pub(crate) filter: Value,
-    pub(crate) outbox: Arc<Outbox>,
-}
-
-/// Keeps a subscription registered.
-pub(crate) struct Registered {
-    shared: Arc<Shared>,
-    outbox: Arc<Outbox>,
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        self.shared
-            .subscriptions
-            .lock()
-            .retain(|subscription| !Arc::ptr_eq(&subscription.outbox, &self.outbox));
-    }
-}
-
-type ExitHook = Arc<dyn Fn() + Send + Sync>;
-
-/// What every connection of a server sees.
-pub(crate) struct Shared {
-    behaviour: RwLock<Arc<Behaviour>>,
-    pub(crate) script: Script,
-    pub(crate) log: RequestLog,
-    pub(crate) ledger: Ledger,
-    pub(crate) gates: Gates,
-    pub(crate) sessions: Sessions,
-    /// Stands for the session of servers that have none.
-    pub(crate) sessionless: Arc<Session>,
-    pub(crate) get_streams: Arc<Gauge>,
-    connections: Arc<Gauge>,
-    connection_numbers: AtomicU64,
-    subscriptions: Mutex<Vec<Subscription>>,
-    exit_hook: Mutex<Option<ExitHook>>,
-    stop: watch::Sender<u64>,
-}
-
-impl Shared {
-    pub(crate) fn behaviour(&self) -> Arc<Behaviour> {
-        Arc::clone(&self.behaviour.read())
-    }
-
-    /// Notes a run of a tool.
-    pub(crate) fn row(&self, tool: &str, arguments: &Value) {
-        let key = arguments
-            .get("key")
-            .and_then(Value::as_str)
-            .map_or_else(|| arguments.to_string(), str::to_owned);
-        let written = self.ledger.row(tool, &key);
-        written.expect("the ledger is the truth of every test: without it none means anything");
-    }
-
-    pub(crate) fn subscribe(self: &Arc<Self>, subscription: Subscription) -> Registered {
-        let outbox = Arc::clone(&subscription.outbox);
-        self.subscriptions.lock().push(subscription);
-        Registered {
-            shared: Arc::clone(self),
-            outbox,
-        }
-    }
-
-    /// The script's way to end the process: the hook, or else the server resets everything.
-    pub(crate) fn exit(&self) {
-        let hook = self.exit_hook.lock().clone();
-        match hook {
-            Some(hook) => hook(),
-            None => self.stop.send_modify(|stops| *stops += 1),
-        }
-    }
-}
 
 /// How a server is to be started.
 #[derive(Debug)]
@@ -172,21 +72,7 @@ impl Builder {
             Some(ledger) => ledger,
             None => Ledger::temporary()?,
         };
-        let shared = Arc::new(Shared {
-            behaviour: RwLock::new(Arc::new(self.behaviour)),
-            script: Script::default(),
-            log: RequestLog::default(),
-            ledger,
-            gates: Gates::default(),
-            sessions: Sessions::default(),
-            sessionless: Arc::default(),
-            get_streams: Arc::default(),
-            connections: Arc::default(),
-            connection_numbers: AtomicU64::new(0),
-            subscriptions: Mutex::default(),
-            exit_hook: Mutex::default(),
-            stop: watch::Sender::new(0),
-        });
+        let shared = Shared::new(self.behaviour, ledger);
         let listener = listen(self.address)?;
         let address = listener.local_addr()?;
         let server = Server {
@@ -368,19 +254,19 @@ impl Server {
     /// Listening streams open now: GET streams and modern subscriptions.
     #[must_use]
     pub fn open_streams(&self) -> usize {
-        self.shared.get_streams.now.load(Ordering::Relaxed)
+        self.shared.get_streams.now()
     }
 
     /// The most listening streams that were ever open together.
     #[must_use]
     pub fn peak_streams(&self) -> usize {
-        self.shared.get_streams.peak.load(Ordering::Relaxed)
+        self.shared.get_streams.peak()
     }
 
     /// Connections open now.
     #[must_use]
     pub fn open_connections(&self) -> usize {
-        self.shared.connections.now.load(Ordering::Relaxed)
+        self.shared.connections.now()
     }
 
     /// What [`crate::reply::Step::Exit`] calls, such as the end of the process.

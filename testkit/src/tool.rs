@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::log::Request;
-use crate::server::Shared;
 use crate::session::{Outbox, Session};
+use crate::shared::Shared;
 
 /// What a tool does when it runs.
 #[derive(Clone, Debug, PartialEq)]

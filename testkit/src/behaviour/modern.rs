@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::{Behaviour, call, methods};
 use crate::exchange::Exchange;
 use crate::log::Request;
-use crate::server::Subscription;
 use crate::session::Outbox;
+use crate::shared::Subscription;
 use crate::wire::Flow;
 
 const VERSION: &str = "/params/_meta/io.modelcontextprotocol~1protocolVersion";

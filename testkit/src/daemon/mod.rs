@@ -1,6 +1,7 @@
 //! The real binary as a child process: started, killed, asked.
 
-use std::collections::BTreeMap;
+mod builder;
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,133 +17,13 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 
+pub use builder::Builder;
+
 use crate::agent::Agent;
 use crate::client::{self, EventStream};
 
 /// How long anything may take that should be quick, on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Settings that make hours into seconds; a test overrides what it is about.
-const SCALED: [(&str, &str); 10] = [
-    ("gateway.config_check", "\"100ms\""),
-    ("retry.first", "\"50ms\""),
-    ("retry.max", "\"1s\""),
-    ("retry.connect_timeout", "\"1s\""),
-    ("retry.request_timeout", "\"5s\""),
-    ("retry.silence_timeout", "\"10s\""),
-    ("retry.call_timeout", "\"30s\""),
-    ("retry.stream_open_timeout", "\"1s\""),
-    ("retry.stream_recheck", "\"5s\""),
-    // No health checks between the requests that a test counts.
-    ("retry.health_every", "\"0s\""),
-];
-
-/// How a daemon is to be started.
-#[derive(Debug)]
-pub struct Builder {
-    binary: PathBuf,
-    /// Values as TOML text, by table and key.
-    settings: BTreeMap<String, BTreeMap<String, String>>,
-    text: String,
-    environment: Vec<(String, String)>,
-    listen: String,
-}
-
-impl Builder {
-    /// Sets one value: a dotted key and the value as TOML, such as `("retry.first", "\"10ms\"")`.
-    #[must_use]
-    pub fn set(mut self, key: &str, value: &str) -> Self {
-        let (table, key) = key.rsplit_once('.').unwrap_or(("", key));
-        self.settings
-            .entry(table.to_owned())
-            .or_default()
-            .insert(key.to_owned(), value.to_owned());
-        self
-    }
-
-    /// Sets one string value.
-    #[must_use]
-    pub fn set_text(self, key: &str, value: &str) -> Self {
-        // A JSON string is a TOML basic string.
-        self.set(key, &Value::from(value).to_string())
-    }
-
-    /// Adds a server.
-    #[must_use]
-    pub fn server(self, name: &str, url: &str) -> Self {
-        self.set_text(&format!("servers.{name}.url"), url)
-    }
-
-    /// Declares a tool of a server to be a read.
-    #[must_use]
-    pub fn read_tool(self, server: &str, tool: &str) -> Self {
-        self.set_text(&format!("servers.{server}.tools.{tool}.effect"), "read")
-    }
-
-    /// Adds an agent with access to every server.
-    #[must_use]
-    pub fn agent(self, name: &str) -> Self {
-        self.set(&format!("agents.{name}.servers"), "\"*\"")
-    }
-
-    /// Adds an agent with access to these servers.
-    #[must_use]
-    pub fn agent_with(self, name: &str, servers: &[&str]) -> Self {
-        self.set(
-            &format!("agents.{name}.servers"),
-            &Value::from(servers.to_vec()).to_string(),
-        )
-    }
-
-    /// Adds configuration text at the end, as it is.
-    #[must_use]
-    pub fn config(mut self, toml: &str) -> Self {
-        self.text.push_str(toml);
-        self.text.push('\n');
-        self
-    }
-
-    /// Sets an environment variable of the process.
-    #[must_use]
-    pub fn env(mut self, name: &str, value: &str) -> Self {
-        self.environment.push((name.to_owned(), value.to_owned()));
-        self
-    }
-
-    fn toml(&self) -> String {
-        let mut toml = String::new();
-        for (table, values) in &self.settings {
-            if !table.is_empty() {
-                toml.push_str(&format!("[{table}]\n"));
-            }
-            for (key, value) in values {
-                toml.push_str(&format!("{key} = {value}\n"));
-            }
-            toml.push('\n');
-        }
-        toml.push_str(&self.text);
-        toml
-    }
-
-    /// Starts the daemon and waits until it listens.
-    pub async fn start(self) -> io::Result<Daemon> {
-        let directory = TempDir::new()?;
-        let config = directory.path().join("steadfast.toml");
-        std::fs::write(&config, self.toml())?;
-        let mut daemon = Daemon {
-            data: directory.path().join("data"),
-            directory,
-            config,
-            builder: self,
-            address: SocketAddr::from(([127, 0, 0, 1], 0)),
-            child: None,
-            stdout: Arc::default(),
-            stderr: Arc::default(),
-        };
-        daemon.launch().await?;
-        Ok(daemon)
-    }
-}
 
 /// A running `steadfast serve`. Dropping it kills the process; if the test is failing its log is printed.
 #[derive(Debug)]
@@ -161,16 +42,25 @@ impl Daemon {
     /// Begins a daemon with scaled times; `binary` is `env!("CARGO_BIN_EXE_steadfast")`.
     #[must_use]
     pub fn builder(binary: impl AsRef<Path>) -> Builder {
-        let builder = Builder {
-            binary: binary.as_ref().to_owned(),
-            settings: BTreeMap::new(),
-            text: String::new(),
-            environment: vec![("STEADFAST_LOG".to_owned(), "debug".to_owned())],
-            listen: "127.0.0.1:0".to_owned(),
+        Builder::new(binary.as_ref())
+    }
+
+    async fn start(builder: Builder, toml: &str) -> io::Result<Self> {
+        let directory = TempDir::new()?;
+        let config = directory.path().join("steadfast.toml");
+        std::fs::write(&config, toml)?;
+        let mut daemon = Self {
+            data: directory.path().join("data"),
+            directory,
+            config,
+            builder,
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            child: None,
+            stdout: Arc::default(),
+            stderr: Arc::default(),
         };
-        SCALED
-            .iter()
-            .fold(builder, |builder, (key, value)| builder.set(key, value))
+        daemon.launch().await?;
+        Ok(daemon)
     }
 
     async fn launch(&mut self) -> io::Result<()> {
