@@ -31,6 +31,7 @@ pub mod call;
 mod catalog;
 pub mod clock;
 pub mod config;
+mod cookies;
 mod drive;
 pub mod keeper;
 mod legacy_sse;

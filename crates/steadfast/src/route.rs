@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use url::Url;
 
 use crate::config;
+use crate::cookies::Jar;
 use crate::perform::dial::{Dialer, Origin};
 use crate::perform::exchange::{Outgoing, Terms};
 use crate::perform::pool::Pool;
@@ -41,6 +42,8 @@ pub(crate) struct Upstream {
     pub(crate) pool: Arc<Pool>,
     path: RwLock<PathAndQuery>,
     headers: HeaderMap,
+    /// A load balancer's cookies, where they are wanted.
+    jar: Option<Jar>,
 }
 
 impl Upstream {
@@ -75,6 +78,7 @@ impl Upstream {
             pool: Arc::new(Pool::new(dialer, origin)),
             path: RwLock::new(path),
             headers,
+            jar: config.cookies.then(Jar::default),
             config,
             retry,
             max_message: settings.max_message.0,
@@ -113,11 +117,32 @@ impl Upstream {
 
     /// A POST of this body.
     pub(crate) fn post(&self, headers: HeaderMap, body: Bytes) -> Outgoing {
+        self.outgoing(Method::POST, headers, body)
+    }
+
+    fn outgoing(&self, method: Method, mut headers: HeaderMap, body: Bytes) -> Outgoing {
+        if let Some(jar) = &self.jar {
+            jar.add_to(&mut headers);
+        }
         Outgoing {
-            method: Method::POST,
+            method,
             path: self.path(),
             headers,
             body,
+        }
+    }
+
+    /// Takes note of what an answer's headers say for later requests.
+    pub(crate) fn note(&self, headers: &HeaderMap) {
+        if let Some(jar) = &self.jar {
+            jar.take(headers);
+        }
+    }
+
+    /// A new generation begins: nothing of the one before goes along.
+    pub(crate) fn begin_generation(&self) {
+        if let Some(jar) = &self.jar {
+            jar.clear();
         }
     }
 
@@ -134,24 +159,14 @@ impl Upstream {
         if let Some(value) = cursor.and_then(|cursor| HeaderValue::from_str(cursor.as_str()).ok()) {
             headers.insert(LAST_EVENT_ID, value);
         }
-        Outgoing {
-            method: Method::GET,
-            path: self.path(),
-            headers,
-            body: Bytes::new(),
-        }
+        self.outgoing(Method::GET, headers, Bytes::new())
     }
 
     /// A DELETE of a session.
     pub(crate) fn delete(&self, revision: Option<Revision>, session: &SessionId) -> Outgoing {
         let mut headers = self.headers.clone();
         mark(&mut headers, revision, Some(session));
-        Outgoing {
-            method: Method::DELETE,
-            path: self.path(),
-            headers,
-            body: Bytes::new(),
-        }
+        self.outgoing(Method::DELETE, headers, Bytes::new())
     }
 
     /// Terms for the keeper's own harmless questions: any idle connection will do.

@@ -82,6 +82,7 @@ pub(crate) async fn open(
             Err(rule) => refused = Some(rule),
         }
     }
+    upstream.begin_generation();
     let mut opened = shake_hands(link, upstream, generation, known.as_ref()).await?;
     opened.refused = refused;
     let learned = &opened.route.known;

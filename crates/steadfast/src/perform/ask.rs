@@ -69,6 +69,7 @@ pub(crate) async fn ask(
         let reply = exchange(&upstream.pool, outgoing.clone(), upstream.terms())
             .await
             .map_err(|unanswered| unanswered.fault)?;
+        upstream.note(&reply.headers);
         if reply.status.is_redirection() {
             let path = redirect(upstream, reply.headers.get(LOCATION))?;
             redirects += 1;

@@ -83,6 +83,7 @@ pub(super) async fn once(
     };
     match outcome {
         Ok(reply) => {
+            route.upstream.note(&reply.headers);
             attempt.sent.bytes = reply.bytes_sent;
             attempt.sent.proven_unsent = false;
             attempt.answered(reply, busy).await
