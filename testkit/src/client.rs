@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::PATIENCE;
 use crate::sse::{Block, Decoder, Fields};
 
 /// Headers as given: names and values in order.
@@ -66,7 +67,7 @@ impl Sent {
             if let Some(parsed) = parse_head(&self.buffer)? {
                 break parsed;
             }
-            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+            if read(&mut self.stream, &mut self.buffer).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         };
@@ -92,6 +93,11 @@ impl Sent {
             body,
         })
     }
+}
+
+/// Reads once. A peer that is silent beyond all patience fails the test instead of hanging it.
+async fn read(stream: &mut TcpStream, buffer: &mut BytesMut) -> io::Result<usize> {
+    tokio::time::timeout(PATIENCE, stream.read_buf(buffer)).await?
 }
 
 type ParsedHead = (u16, Headers, usize);
@@ -175,7 +181,7 @@ impl Response {
                 }
                 Body::Length(_) | Body::UntilClose => {}
             }
-            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+            if read(&mut self.stream, &mut self.buffer).await? == 0 {
                 return match self.body {
                     Body::UntilClose => Ok(None),
                     _ => Err(io::ErrorKind::UnexpectedEof.into()),

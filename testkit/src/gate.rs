@@ -6,6 +6,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::PATIENCE;
+
 /// Gates by name. A gate that nobody has named yet is closed.
 #[derive(Clone, Debug, Default)]
 pub struct Gates {
@@ -42,9 +44,11 @@ impl Gates {
         self.change(name, |gate| gate.passes += 1);
     }
 
-    /// Returns once `count` waiters, in all, have come to the gate.
+    /// Returns once `count` waiters, in all, have come to the gate; fails the test if they do not come.
     pub async fn arrived(&self, name: &str, count: usize) {
-        self.until(name, |gate| gate.arrived >= count).await;
+        let arrived = self.until(name, |gate| gate.arrived >= count);
+        let in_time = tokio::time::timeout(PATIENCE, arrived).await.is_ok();
+        assert!(in_time, "fewer than {count} came to the gate {name}");
     }
 
     /// Waits for the gate.

@@ -12,8 +12,7 @@
 //! - [`Daemon`] runs the real binary, and [`Agent`] talks to it.
 //!
 //! ```
-//! use std::time::Duration;
-//! use testkit::{Agent, Behaviour, Server, reply::json_rpc_error, script::post};
+//! use testkit::{Agent, Behaviour, PATIENCE, Server, reply::json_rpc_error, script::post};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,7 +25,7 @@
 //! assert_eq!(agent.call("add_row", serde_json::json!({})).await?.status, 404);
 //! assert_eq!(agent.call("add_row", serde_json::json!({})).await?.text(), "done");
 //!
-//! server.log().wait_for(|log| log.count("tools/call") == 2, Duration::from_secs(5)).await?;
+//! server.log().wait_for(|log| log.count("tools/call") == 2, PATIENCE).await?;
 //! assert_eq!(server.ledger().rows_of("add_row")?.len(), 1);
 //! # Ok(())
 //! # }
@@ -70,3 +69,6 @@ pub use rustix::process::Signal;
 pub use server::{Builder, Server};
 pub use tls::Tls;
 pub use tool::{Action, Tool};
+
+/// How long a test waits for what should happen soon, on a machine that is busy.
+pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);

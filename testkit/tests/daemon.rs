@@ -55,6 +55,10 @@ async fn starts_asks_kills_and_restarts() {
         );
     }
 
+    daemon.reconfigure("retry.first", "\"8ms\"").unwrap();
+    let config = std::fs::read_to_string(daemon.config()).unwrap();
+    assert!(config.contains("first = \"8ms\"") && !config.contains("7ms"));
+
     let connection = json_body(200, &serde_json::json!({ "state": "connecting" }));
     let later = json_body(200, &serde_json::json!({ "state": "connected" }));
     server

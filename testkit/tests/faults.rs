@@ -7,9 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use testkit::reply::{event_stream, json_rpc_error, json_rpc_result, status, tool_text};
 use testkit::script::{call, delete, get, post};
-use testkit::{Agent, Behaviour, End, Ending, Event, Reply, RequestLog, Server, Step};
-
-const SOON: Duration = Duration::from_secs(10);
+use testkit::{Agent, Behaviour, End, Ending, Event, PATIENCE, Reply, RequestLog, Server, Step};
 
 async fn legacy() -> (Server, Agent) {
     let server = Server::start(Behaviour::legacy("2025-11-25")).await;
@@ -225,7 +223,7 @@ async fn an_idle_connection_is_closed_where_the_script_says() {
             .iter()
             .any(|(_, event)| *event == Event::Closed { connection })
     };
-    server.log().wait_for(closed, SOON).await.unwrap();
+    server.log().wait_for(closed, PATIENCE).await.unwrap();
 }
 
 #[tokio::test]
@@ -263,7 +261,7 @@ async fn a_black_hole_says_nothing_until_the_peer_leaves() {
         .log()
         .wait_for(
             |log| log.ending(index).is_some_and(|(_, how)| how == Ending::Cut),
-            SOON,
+            PATIENCE,
         )
         .await
         .unwrap();

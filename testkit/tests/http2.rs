@@ -17,13 +17,11 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
 use testkit::reply::event_stream;
 use testkit::script::post;
-use testkit::{Behaviour, Ending, Reply, Server, Step, Tls};
+use testkit::{Behaviour, Ending, PATIENCE, Reply, Server, Step, Tls};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-
-const SOON: Duration = Duration::from_secs(10);
 
 type Client = SendRequest<Full<Bytes>>;
 
@@ -122,7 +120,7 @@ async fn every_way_to_break_off_a_stream_looks_as_it_is_named() {
         .log()
         .wait_for(
             |log| log.ending(index).is_some_and(|(_, how)| how == Ending::Cut),
-            SOON,
+            PATIENCE,
         )
         .await
         .unwrap();

@@ -47,7 +47,7 @@ async fn a_reset_is_a_reset_on_both_sides() {
     let closed = |log: &testkit::RequestLog| log.ending(log.requests().len() - 1).is_some();
     server
         .log()
-        .wait_for(closed, Duration::from_secs(10))
+        .wait_for(closed, testkit::PATIENCE)
         .await
         .unwrap();
 }

@@ -1,13 +1,9 @@
 //! The fake server speaks each revision as it should.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::time::Duration;
-
 use serde_json::json;
 use testkit::script::call;
-use testkit::{Action, Agent, Behaviour, End, Ending, GetStream, Reply, Server, Tool};
-
-const SOON: Duration = Duration::from_secs(10);
+use testkit::{Action, Agent, Behaviour, End, Ending, GetStream, PATIENCE, Reply, Server, Tool};
 
 async fn legacy() -> (Server, Agent) {
     let server = Server::start(Behaviour::legacy("2025-11-25")).await;
@@ -168,7 +164,7 @@ async fn modern_listening_is_acknowledged_and_filtered() {
                 log.ending(0)
                     .is_some_and(|(_, how)| how == Ending::PeerGone)
             },
-            SOON,
+            PATIENCE,
         )
         .await
         .unwrap();
@@ -326,7 +322,7 @@ async fn a_legacy_call_ends_by_cancellation_only_a_modern_one_by_a_closed_stream
     agent.cancel(&pending.id).await.unwrap();
     server
         .log()
-        .wait_for(|log| log.cancelled(index), SOON)
+        .wait_for(|log| log.cancelled(index), PATIENCE)
         .await
         .unwrap();
     assert!(
@@ -342,7 +338,7 @@ async fn a_legacy_call_ends_by_cancellation_only_a_modern_one_by_a_closed_stream
     let index = server.log().calls("slow")[1].index;
     server
         .log()
-        .wait_for(|log| log.ending(index).is_some(), SOON)
+        .wait_for(|log| log.ending(index).is_some(), PATIENCE)
         .await
         .unwrap();
     assert!(!server.log().cancelled(index));
@@ -357,7 +353,7 @@ async fn a_legacy_call_ends_by_cancellation_only_a_modern_one_by_a_closed_stream
     drop(dropped);
     server
         .log()
-        .wait_for(|log| log.cancelled(0), SOON)
+        .wait_for(|log| log.cancelled(0), PATIENCE)
         .await
         .unwrap();
 }

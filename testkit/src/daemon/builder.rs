@@ -51,12 +51,14 @@ impl Builder {
     /// Sets one value: a dotted key and the value as TOML, such as `("retry.first", "\"10ms\"")`.
     #[must_use]
     pub fn set(mut self, key: &str, value: &str) -> Self {
-        let (table, key) = key.rsplit_once('.').unwrap_or(("", key));
-        self.settings
-            .entry(table.to_owned())
-            .or_default()
-            .insert(key.to_owned(), value.to_owned());
+        self.put(key, value);
         self
+    }
+
+    pub(super) fn put(&mut self, key: &str, value: &str) {
+        let (table, key) = key.rsplit_once('.').unwrap_or(("", key));
+        let table = self.settings.entry(table.to_owned()).or_default();
+        table.insert(key.to_owned(), value.to_owned());
     }
 
     /// Sets one string value.
@@ -108,7 +110,7 @@ impl Builder {
         self
     }
 
-    fn toml(&self) -> String {
+    pub(super) fn toml(&self) -> String {
         let mut toml = String::new();
         for (table, values) in &self.settings {
             if !table.is_empty() {
@@ -125,7 +127,6 @@ impl Builder {
 
     /// Starts the daemon and waits until it listens.
     pub async fn start(self) -> io::Result<Daemon> {
-        let toml = self.toml();
-        Daemon::start(self, &toml).await
+        Daemon::start(self).await
     }
 }

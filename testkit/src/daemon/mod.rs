@@ -2,6 +2,7 @@
 
 mod builder;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,11 +20,9 @@ use tokio::sync::oneshot;
 
 pub use builder::Builder;
 
+use crate::PATIENCE;
 use crate::agent::Agent;
 use crate::client::{self, EventStream};
-
-/// How long anything may take that should be quick, on a machine that is busy.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running `steadfast serve`. Dropping it kills the process; if the test is failing its log is printed.
 #[derive(Debug)]
@@ -34,6 +33,8 @@ pub struct Daemon {
     builder: Builder,
     address: SocketAddr,
     child: Option<Child>,
+    /// Keys by agent: making a new one may end the old one.
+    keys: Mutex<BTreeMap<String, String>>,
     stdout: Arc<Mutex<String>>,
     stderr: Arc<Mutex<String>>,
 }
@@ -45,10 +46,10 @@ impl Daemon {
         Builder::new(binary.as_ref())
     }
 
-    async fn start(builder: Builder, toml: &str) -> io::Result<Self> {
+    async fn start(builder: Builder) -> io::Result<Self> {
         let directory = TempDir::new()?;
         let config = directory.path().join("steadfast.toml");
-        std::fs::write(&config, toml)?;
+        std::fs::write(&config, builder.toml())?;
         let mut daemon = Self {
             data: directory.path().join("data"),
             directory,
@@ -56,6 +57,7 @@ impl Daemon {
             builder,
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             child: None,
+            keys: Mutex::default(),
             stdout: Arc::default(),
             stderr: Arc::default(),
         };
@@ -118,6 +120,15 @@ impl Daemon {
     #[must_use]
     pub fn config(&self) -> &Path {
         &self.config
+    }
+
+    /// Sets one value and rewrites the configuration file, for the daemon to notice; see [`Builder::set`].
+    pub fn reconfigure(&mut self, key: &str, value: &str) -> io::Result<()> {
+        self.builder.put(key, value);
+        // Moved into place, so that no half of it is ever read.
+        let new = self.config.with_extension("new");
+        std::fs::write(&new, self.builder.toml())?;
+        std::fs::rename(new, &self.config)
     }
 
     /// A directory for the test's own files, removed with the daemon.
@@ -209,9 +220,20 @@ impl Daemon {
         tokio::time::timeout(PATIENCE, command.output()).await?
     }
 
-    /// A key for a configured agent.
+    /// The key of a configured agent, made at the first request for it.
     pub async fn agent_key(&self, agent: &str) -> io::Result<String> {
-        self.key_from(&["agent", "key", agent, "--json"]).await
+        let known = self.keys.lock().get(agent).cloned();
+        match known {
+            Some(key) => Ok(key),
+            None => self.new_agent_key(agent).await,
+        }
+    }
+
+    /// A new key for a configured agent.
+    pub async fn new_agent_key(&self, agent: &str) -> io::Result<String> {
+        let key = self.key_from(&["agent", "key", agent, "--json"]).await?;
+        self.keys.lock().insert(agent.to_owned(), key.clone());
+        Ok(key)
     }
 
     /// Adds an agent that is in no file; its key.
@@ -227,7 +249,7 @@ impl Daemon {
             .ok_or_else(|| io::Error::other(format!("{arguments:?} printed no key: {output:?}")))
     }
 
-    /// A legacy agent on one server, with a fresh key, not yet initialized.
+    /// A legacy agent on one server, with its key, not yet initialized.
     pub async fn legacy_agent(&self, agent: &str, server: &str) -> io::Result<Agent> {
         let key = self.agent_key(agent).await?;
         Ok(Agent::legacy(
@@ -237,7 +259,7 @@ impl Daemon {
         ))
     }
 
-    /// A modern agent on one server, with a fresh key.
+    /// A modern agent on one server, with its key.
     pub async fn modern_agent(&self, agent: &str, server: &str) -> io::Result<Agent> {
         let key = self.agent_key(agent).await?;
         Ok(Agent::modern(
