@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use testkit::daemon::Builder;
-use testkit::{Agent, Daemon, Server};
+use testkit::{Agent, Daemon, RequestLog, Server};
 
 /// Long enough for anything that should happen; a test that reaches it has failed.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -26,4 +26,21 @@ pub(crate) async fn agent(daemon: &Daemon) -> Agent {
     let agent = daemon.legacy_agent("dev", "fake").await.unwrap();
     agent.initialize().await.unwrap();
     agent
+}
+
+/// An agent of each era, ready to call, on a daemon whose connection is up.
+pub(crate) async fn agents_of_both_eras(daemon: &Daemon) -> [(&'static str, Agent); 2] {
+    let legacy = agent(daemon).await;
+    let modern = daemon.modern_agent("dev", "fake").await.unwrap();
+    [("legacy", legacy), ("modern", modern)]
+}
+
+/// Watches for a while that something does not happen: what must not be repeated is seen by nothing else.
+pub(crate) async fn never(
+    server: &Server,
+    within: Duration,
+    condition: impl Fn(&RequestLog) -> bool,
+) {
+    let seen = server.log().wait_for(condition, within).await;
+    assert!(seen.is_err(), "this must not happen:\n{}", server.log());
 }
