@@ -73,7 +73,7 @@ async fn main() -> ExitCode {
 
 async fn run(leg: Leg) -> Result<Report, Failure> {
     let exceptions = Exceptions::load()?;
-    let programs = Programs::find(leg != Leg::Direct)?;
+    let programs = Programs::find(matches!(leg, Leg::Gateway | Leg::Pairings | Leg::All))?;
     let logs = Logs::new()?;
     let mut report = Report::default();
     if matches!(leg, Leg::Direct | Leg::Gateway | Leg::All) {

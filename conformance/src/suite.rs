@@ -46,6 +46,8 @@ pub(crate) struct Outcome {
     pub(crate) verdict: Verdict,
     /// The checks that succeeded, by their ids.
     succeeded: BTreeSet<String>,
+    /// Those that did not.
+    failed: BTreeSet<String>,
 }
 
 impl Outcome {
@@ -82,13 +84,19 @@ impl Outcome {
         } else {
             Verdict::Skipped
         };
-        Self { verdict, succeeded }
+        let failed = bad.into_iter().map(|check| check.id.clone()).collect();
+        Self {
+            verdict,
+            succeeded,
+            failed,
+        }
     }
 
     fn missing() -> Self {
         Self {
             verdict: Verdict::Failed(vec!["the scenario was not run".to_owned()]),
             succeeded: BTreeSet::new(),
+            failed: BTreeSet::new(),
         }
     }
 
@@ -98,6 +106,7 @@ impl Outcome {
         let lost: Vec<String> = direct
             .succeeded
             .difference(&self.succeeded)
+            .filter(|id| !self.failed.contains(*id))
             .map(|id| format!("{id} succeeds directly, and not here"))
             .collect();
         self.verdict = match self.verdict {
