@@ -38,9 +38,6 @@ impl<'a> Exchange<'a> {
     /// The same on an HTTP/2 stream, including what the outcome means for the connection.
     pub(crate) async fn play_http2(mut self) {
         let outcome = self.answer().await;
-        if outcome == Err(Stop::BlackHole) {
-            self.wire.gone().await;
-        }
         self.note(outcome);
         if let (Transport::Http2(channel), Err(stop)) = (&mut self.wire.transport, outcome) {
             match stop {
@@ -50,7 +47,7 @@ impl<'a> Exchange<'a> {
                     channel.peer_gone().await;
                 }
                 Stop::Refuse => channel.refuse(),
-                Stop::Done | Stop::PeerGone | Stop::BlackHole => {}
+                Stop::Done | Stop::PeerGone => {}
             }
         }
     }
@@ -59,7 +56,7 @@ impl<'a> Exchange<'a> {
         let ending = match outcome {
             Ok(()) | Err(Stop::Done) => Ending::Complete,
             Err(Stop::PeerGone) => Ending::PeerGone,
-            Err(Stop::Close | Stop::Reset | Stop::BlackHole | Stop::Refuse) => Ending::Cut,
+            Err(Stop::Close | Stop::Reset | Stop::Refuse) => Ending::Cut,
         };
         self.shared.log.event(Event::Ended {
             index: self.request.index,

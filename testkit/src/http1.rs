@@ -82,10 +82,6 @@ impl Link {
             match exchange.play().await {
                 Ok(()) | Err(Stop::Done) if close => return Stop::Close,
                 Ok(()) | Err(Stop::Done) => {}
-                Err(Stop::BlackHole) => {
-                    self.peer_gone().await;
-                    return Stop::PeerGone;
-                }
                 Err(stop) => return stop,
             }
         }

@@ -97,7 +97,7 @@ impl Outbox {
 pub(crate) struct Session {
     pub(crate) id: String,
     pub(crate) revision: String,
-    pub(crate) capabilities: Value,
+    pub(crate) capabilities: Mutex<Value>,
     streams: Mutex<BTreeMap<String, Arc<Outbox>>>,
     stream_count: AtomicUsize,
     /// The outbox of the current GET stream.
@@ -203,7 +203,7 @@ impl Sessions {
         let session = Arc::new(Session {
             id: id.clone(),
             revision,
-            capabilities,
+            capabilities: Mutex::new(capabilities),
             ..Session::default()
         });
         let mut live = self.live.lock();

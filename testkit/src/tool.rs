@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::log::Request;
 use crate::session::{Outbox, Session};
@@ -115,7 +117,25 @@ impl Drop for Run {
 }
 
 impl Run {
-    pub(crate) async fn run(self) {
+    /// Starts the run; in a session it can be cancelled by its request's id.
+    pub(crate) fn spawn(self) -> JoinHandle<()> {
+        let session = self.session.clone();
+        let (id, index) = (self.request.rpc_id().cloned(), self.request.index);
+        // Held until the run is registered, so that its end cannot come before that.
+        let (start, started) = oneshot::channel::<()>();
+        let task = tokio::spawn(async move {
+            if started.await.is_ok() {
+                self.run().await;
+            }
+        });
+        if let (Some(session), Some(id)) = (session, id) {
+            session.started(&id, index, task.abort_handle());
+        }
+        let _waiting = start.send(());
+        task
+    }
+
+    async fn run(self) {
         // The second leg of a modern question is part of the same run.
         let continues =
             self.session.is_none() && self.request.pointer("/params/inputResponses").is_some();
@@ -182,7 +202,7 @@ impl Run {
         let Some(session) = &self.session else {
             return Value::Null;
         };
-        if session.capabilities.get("elicitation").is_none() {
+        if session.capabilities.lock().get("elicitation").is_none() {
             return refusal("the client did not offer elicitation");
         }
         let (id, answer) = session.question();

@@ -19,8 +19,6 @@ pub(crate) enum Stop {
     Close,
     /// Reset the connection.
     Reset,
-    /// Keep the connection and say nothing more.
-    BlackHole,
     /// Refuse the request unread.
     Refuse,
 }
@@ -173,7 +171,10 @@ impl<'a> Wire<'a> {
             End::Clean => self.finish().await.and(Err(Stop::Done)),
             End::Fin => Err(Stop::Close),
             End::Rst => Err(Stop::Reset),
-            End::BlackHole => Err(Stop::BlackHole),
+            End::BlackHole => {
+                self.gone().await;
+                Err(Stop::PeerGone)
+            }
             End::MidChunk => self.mid_chunk().await,
         };
         match outcome {

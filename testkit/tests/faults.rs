@@ -250,21 +250,17 @@ async fn exit_calls_the_hook_and_takes_every_connection_along() {
 async fn a_black_hole_says_nothing_until_the_peer_leaves() {
     let (server, agent) = legacy().await;
     server.script().on(get()).reply(Reply::new().black_hole());
-    let opening = agent.open_get(None);
-    assert!(
-        tokio::time::timeout(Duration::from_millis(100), opening)
-            .await
-            .is_err()
-    );
-    let index = server.log().http("GET")[0].index;
-    server
-        .log()
-        .wait_for(
-            |log| log.ending(index).is_some_and(|(_, how)| how == Ending::Cut),
-            PATIENCE,
-        )
-        .await
-        .unwrap();
+    let log = server.log();
+    tokio::select! {
+        answer = agent.open_get(None) => panic!("answered: {answer:?}"),
+        seen = log.wait_for(|log| log.http("GET").len() == 1, PATIENCE) => seen.unwrap(),
+    }
+    let index = log.http("GET")[0].index;
+    let gone = |log: &RequestLog| {
+        log.ending(index)
+            .is_some_and(|(_, how)| how == Ending::PeerGone)
+    };
+    log.wait_for(gone, PATIENCE).await.unwrap();
 }
 
 #[tokio::test]

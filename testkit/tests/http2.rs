@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use h2::Reason;
@@ -17,7 +16,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
 use testkit::reply::event_stream;
 use testkit::script::post;
-use testkit::{Behaviour, Ending, PATIENCE, Reply, Server, Step, Tls};
+use testkit::{Behaviour, Ending, PATIENCE, Reply, RequestLog, Server, Step, Tls};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -110,20 +109,17 @@ async fn every_way_to_break_off_a_stream_looks_as_it_is_named() {
 
     // One stream that is dropped leaves the connection to the others.
     let silent = send(&mut client, "silent", json!({}));
-    assert!(
-        tokio::time::timeout(Duration::from_millis(50), silent)
-            .await
-            .is_err()
-    );
-    let index = server.log().posts("silent")[0].index;
-    server
-        .log()
-        .wait_for(
-            |log| log.ending(index).is_some_and(|(_, how)| how == Ending::Cut),
-            PATIENCE,
-        )
-        .await
-        .unwrap();
+    let log = server.log();
+    tokio::select! {
+        answer = silent => panic!("answered: {answer:?}"),
+        seen = log.wait_for(|log| log.count("silent") == 1, PATIENCE) => seen.unwrap(),
+    }
+    let index = log.posts("silent")[0].index;
+    let gone = |log: &RequestLog| {
+        log.ending(index)
+            .is_some_and(|(_, how)| how == Ending::PeerGone)
+    };
+    log.wait_for(gone, PATIENCE).await.unwrap();
     assert_eq!(
         send(&mut client, "initialize", json!({}))
             .await

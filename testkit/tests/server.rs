@@ -230,6 +230,22 @@ async fn the_old_transport_answers_on_the_stream() {
         );
     }
     assert_eq!(server.ledger().rows_of("add_row").unwrap().len(), 1);
+
+    let params = json!({ "capabilities": { "elicitation": {} } });
+    poster.request("initialize", params).await.unwrap();
+    stream.message().await.unwrap();
+    let ask = json!({ "name": "ask" });
+    poster.request("tools/call", ask).await.unwrap();
+    let question = stream.message().await.unwrap().unwrap();
+    poster
+        .respond(&question["id"], json!({ "action": "cancel" }))
+        .await
+        .unwrap();
+    let answer = stream.message().await.unwrap().unwrap();
+    assert_eq!(
+        answer["result"]["content"][0]["text"],
+        r#"{"action":"cancel"}"#
+    );
 }
 
 #[tokio::test]

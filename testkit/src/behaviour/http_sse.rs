@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Behaviour, methods};
+use super::{Behaviour, legacy, methods};
 use crate::exchange::Exchange;
 use crate::session::{Frame, Session};
 use crate::tool::Run;
@@ -69,8 +69,12 @@ async fn message(
         return exchange.empty(202).await;
     };
     let Some(id) = exchange.request.rpc_id().cloned() else {
+        legacy::note_cancellation(exchange, &session);
         return exchange.empty(202).await;
     };
+    if let Some(capabilities) = exchange.request.pointer("/params/capabilities") {
+        *session.capabilities.lock() = capabilities.clone();
+    }
     let answer = match method.as_str() {
         "initialize" => Ok(json!({
             "protocolVersion": session.revision,
@@ -110,7 +114,7 @@ fn run(exchange: &Exchange<'_>, behaviour: &Behaviour, session: &Arc<Session>) {
         outbox: Arc::clone(&outbox),
         tool,
     };
-    tokio::spawn(run.run());
+    run.spawn();
     let session = Arc::clone(session);
     tokio::spawn(async move {
         let mut position = 0;

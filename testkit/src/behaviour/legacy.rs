@@ -173,20 +173,22 @@ async fn session(exchange: &mut Exchange<'_>, behaviour: &Behaviour) -> Flow<Opt
 }
 
 async fn notification(exchange: &mut Exchange<'_>, session: &Session, method: &str) -> Flow {
-    match method {
-        "notifications/initialized" => session.initialized.store(true, Ordering::Relaxed),
-        "notifications/cancelled" => {
-            let cancelled = exchange
-                .request
-                .pointer("/params/requestId")
-                .and_then(|id| session.cancel(id));
-            if let Some(index) = cancelled {
-                exchange.shared.log.event(Event::Cancelled { index });
-            }
-        }
-        _ => {}
+    if method == "notifications/initialized" {
+        session.initialized.store(true, Ordering::Relaxed);
     }
+    note_cancellation(exchange, session);
     exchange.empty(202).await
+}
+
+/// Stops the run that a `notifications/cancelled` names.
+pub(super) fn note_cancellation(exchange: &Exchange<'_>, session: &Session) {
+    let request = &exchange.request;
+    if request.rpc_method() == Some("notifications/cancelled")
+        && let Some(id) = request.pointer("/params/requestId")
+        && let Some(index) = session.cancel(id)
+    {
+        exchange.shared.log.event(Event::Cancelled { index });
+    }
 }
 
 async fn request(

@@ -223,17 +223,7 @@ async fn call(
         outbox: Arc::clone(&outbox),
         tool,
     };
-    // Registered before the run can end, so that an early end is not overtaken by its registration.
-    let (start, started) = tokio::sync::oneshot::channel::<()>();
-    let task = tokio::spawn(async move {
-        if started.await.is_ok() {
-            run.run().await;
-        }
-    });
-    if let (Some(session), Some(id)) = (&session, exchange.request.rpc_id()) {
-        session.started(id, exchange.request.index, task.abort_handle());
-    }
-    let _running = start.send(());
+    let task = run.spawn();
     let outcome = if streams {
         stream_answer(exchange, &outbox).await
     } else {
