@@ -39,7 +39,7 @@ use guard::Guard;
 use listener::Listener;
 use unguessable::Unguessable;
 
-pub use directory::Directory;
+pub use directory::{Directory, is_name};
 pub use settings::{AdminToken, ConfigFile, ConfigFileStatus, Settings};
 
 /// How often what is no longer needed is cleared away.
