@@ -360,9 +360,11 @@ async fn connection(
     stop: watch::Receiver<u64>,
 ) {
     let number = shared.connection_numbers.fetch_add(1, Ordering::Relaxed) + 1;
-    let _open = shared.connections.enter();
+    let open = shared.connections.enter();
     shared.log.event(Event::Opened { connection: number });
     serve(tcp, tls, http2, number, Arc::clone(&shared), stop).await;
+    // Counted out first: whoever waits for the event may ask for the count.
+    drop(open);
     shared.log.event(Event::Closed { connection: number });
 }
 
