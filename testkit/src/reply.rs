@@ -96,6 +96,13 @@ impl Reply {
         self
     }
 
+    /// The steps of another reply after these.
+    #[must_use]
+    pub fn then(mut self, other: Self) -> Self {
+        self.steps.extend(other.steps);
+        self
+    }
+
     /// See [`Step::Header`].
     #[must_use]
     pub fn header(self, name: &str, value: &str) -> Self {
