@@ -17,7 +17,10 @@ async fn a_legacy_agent_calls_a_legacy_server() {
     assert_eq!(hello.status, 200);
     assert_eq!(hello.result()["protocolVersion"], "2025-11-25");
     assert!(agent.session().is_some());
-    let echoed = agent.call("echo", json!({"n": 1.5, "t": "ü"})).await.unwrap();
+    let echoed = agent
+        .call("echo", json!({"n": 1.5, "t": "ü"}))
+        .await
+        .unwrap();
     assert_eq!(echoed.header("content-type"), Some("application/json"));
     assert_eq!(echoed.text(), r#"{"n":1.5,"t":"ü"}"#);
     let listed = agent.request("tools/list", json!({})).await.unwrap();
@@ -26,7 +29,13 @@ async fn a_legacy_agent_calls_a_legacy_server() {
     assert_eq!(pong.message["result"], json!({}));
     assert_eq!(agent.delete().await.unwrap(), 204);
     let after = agent.request("tools/list", json!({})).await.unwrap();
-    assert_eq!((after.status, after.message["error"]["data"]["code"].as_str()), (404, Some("SF0067")));
+    assert_eq!(
+        (
+            after.status,
+            after.message["error"]["data"]["code"].as_str()
+        ),
+        (404, Some("SF0067"))
+    );
 }
 
 #[tokio::test]
@@ -34,7 +43,10 @@ async fn a_modern_agent_calls_a_modern_server() {
     let house = House::with(Behaviour::modern()).await;
     let agent = house.modern();
     let discovered = agent.request("server/discover", json!({})).await.unwrap();
-    assert_eq!(discovered.result()["supportedVersions"], json!(["2026-07-28"]));
+    assert_eq!(
+        discovered.result()["supportedVersions"],
+        json!(["2026-07-28"])
+    );
     let echoed = agent.call("echo", json!({"n": 1})).await.unwrap();
     assert_eq!((echoed.status, echoed.text()), (200, r#"{"n":1}"#));
     let unknown = agent.request("no/such", json!({})).await.unwrap();
@@ -46,13 +58,29 @@ async fn a_modern_agent_calls_a_legacy_server() {
     let house = House::with(Behaviour::legacy("2025-06-18")).await;
     let agent = house.modern();
     let discovered = agent.request("server/discover", json!({})).await.unwrap();
-    assert_eq!(discovered.result()["supportedVersions"], json!(["2026-07-28"]));
+    assert_eq!(
+        discovered.result()["supportedVersions"],
+        json!(["2026-07-28"])
+    );
     assert_eq!(discovered.result()["resultType"], "complete");
     let echoed = agent.call("echo", json!({"n": 1})).await.unwrap();
-    assert_eq!((echoed.text(), echoed.result()["resultType"].as_str()), (r#"{"n":1}"#, Some("complete")));
-    for removed in ["initialize", "ping", "logging/setLevel", "resources/subscribe", "no/such"] {
+    assert_eq!(
+        (echoed.text(), echoed.result()["resultType"].as_str()),
+        (r#"{"n":1}"#, Some("complete"))
+    );
+    for removed in [
+        "initialize",
+        "ping",
+        "logging/setLevel",
+        "resources/subscribe",
+        "no/such",
+    ] {
         let answer = agent.request(removed, json!({})).await.unwrap();
-        assert_eq!((answer.status, answer.error_code()), (404, Some(-32601)), "{removed}");
+        assert_eq!(
+            (answer.status, answer.error_code()),
+            (404, Some(-32601)),
+            "{removed}"
+        );
     }
 }
 
@@ -63,8 +91,14 @@ async fn a_legacy_agent_calls_a_modern_server() {
     let hello = agent.initialize().await.unwrap();
     assert_eq!(hello.result()["protocolVersion"], "2025-06-18");
     let echoed = agent.call("echo", json!({"n": 1})).await.unwrap();
-    assert_eq!((echoed.text(), &echoed.result()["resultType"]), (r#"{"n":1}"#, &Value::Null));
-    let set = agent.request("logging/setLevel", json!({"level": "info"})).await.unwrap();
+    assert_eq!(
+        (echoed.text(), &echoed.result()["resultType"]),
+        (r#"{"n":1}"#, &Value::Null)
+    );
+    let set = agent
+        .request("logging/setLevel", json!({"level": "info"}))
+        .await
+        .unwrap();
     assert_eq!(set.message["result"], json!({}));
 }
 
@@ -75,19 +109,30 @@ async fn progress_streams_with_ids_after_a_priming_event() {
         let agent = house.legacy();
         agent.initialize().await.unwrap();
         let answer = agent
-            .call_with_meta("progress", json!({"steps": 3}), json!({"progressToken": "tok"}))
+            .call_with_meta(
+                "progress",
+                json!({"steps": 3}),
+                json!({"progressToken": "tok"}),
+            )
             .await
             .unwrap();
         assert_eq!(answer.header("content-type"), Some("text/event-stream"));
         assert_eq!(answer.header("x-accel-buffering"), Some("no"));
         let progress = answer.notifications();
         assert_eq!(progress.len(), 3);
-        assert!(progress.iter().all(|it| it["params"]["progressToken"] == "tok"));
+        assert!(
+            progress
+                .iter()
+                .all(|it| it["params"]["progressToken"] == "tok")
+        );
         assert!(answer.message["result"].is_object());
         let text = String::from_utf8(answer.body.to_vec()).unwrap();
         assert!(text.starts_with("id: "), "{text}");
         let first = text.split("\n\n").next().unwrap();
-        assert!(first.lines().any(|line| line.trim_end() == "data:"), "{first}");
+        assert!(
+            first.lines().any(|line| line.trim_end() == "data:"),
+            "{first}"
+        );
         let blocks = text.split("\n\n").filter(|block| !block.is_empty());
         assert!(blocks.clone().all(|block| block.contains("id: ")), "{text}");
         assert_eq!(blocks.count(), 5);
@@ -115,20 +160,31 @@ async fn an_agent_that_lost_its_stream_resumes_it() {
     let agent = house.legacy();
     agent.initialize().await.unwrap();
     let mut call = agent
-        .start("tools/call", json!({"name": "slow", "arguments": {"gate": "g"}, "_meta": {"progressToken": 1}}))
+        .start(
+            "tools/call",
+            json!({"name": "slow", "arguments": {"gate": "g"}, "_meta": {"progressToken": 1}}),
+        )
         .await
         .unwrap();
     let id = call.id.clone();
     let first = call.stream().await.unwrap().next().await.unwrap().unwrap();
     let cursor = first.event().unwrap().id.clone().unwrap();
-    house.server.log().wait_for(|log| log.count("tools/call") == 1, LIMIT).await.unwrap();
+    house
+        .server
+        .log()
+        .wait_for(|log| log.count("tools/call") == 1, LIMIT)
+        .await
+        .unwrap();
     drop(call);
     house.server.open("g");
     let mut resumed = agent.open_get(Some(&cursor)).await.unwrap();
     let answer = resumed.message().await.unwrap().unwrap();
     assert_eq!(answer["id"], id);
     assert!(answer["result"].is_object());
-    assert!(resumed.message().await.unwrap().is_none(), "the stream ends with the response");
+    assert!(
+        resumed.message().await.unwrap().is_none(),
+        "the stream ends with the response"
+    );
     assert_eq!(house.server.log().count("notifications/cancelled"), 0);
 
     let unknown = agent.open_get(Some("00.1")).await;
@@ -160,10 +216,18 @@ async fn a_question_of_the_server_is_asked_and_answered() {
     let house = House::with(Behaviour::legacy("2025-11-25").streaming()).await;
     let agent = house.legacy();
     agent.initialize().await.unwrap();
-    let mut call = agent.start("tools/call", json!({"name": "ask", "arguments": {}})).await.unwrap();
+    let mut call = agent
+        .start("tools/call", json!({"name": "ask", "arguments": {}}))
+        .await
+        .unwrap();
     let question = call.message().await.unwrap().unwrap();
     assert!(question["method"].is_string());
-    let answered = agent.respond(&question["id"], json!({"action": "accept", "content": {"a": 1}})).await;
+    let answered = agent
+        .respond(
+            &question["id"],
+            json!({"action": "accept", "content": {"a": 1}}),
+        )
+        .await;
     assert_eq!(answered.unwrap(), 202);
     let answer = call.finish().await.unwrap();
     assert!(!answer.is_error(), "{}", answer.message);
@@ -172,7 +236,11 @@ async fn a_question_of_the_server_is_asked_and_answered() {
     mute.initialize().await.unwrap();
     let answer = mute.call("ask", json!({})).await.unwrap();
     assert_eq!(answer.notifications().len(), 0);
-    assert!(answer.message["id"].is_number(), "it does not hang: {}", answer.message);
+    assert!(
+        answer.message["id"].is_number(),
+        "it does not hang: {}",
+        answer.message
+    );
 }
 
 #[tokio::test]
@@ -181,14 +249,27 @@ async fn a_cancelled_call_has_no_response() {
     let agent = house.legacy();
     agent.initialize().await.unwrap();
     let call = agent
-        .start("tools/call", json!({"name": "slow", "arguments": {"gate": "never"}}))
+        .start(
+            "tools/call",
+            json!({"name": "slow", "arguments": {"gate": "never"}}),
+        )
         .await
         .unwrap();
-    house.server.log().wait_for(|log| log.count("tools/call") == 1, LIMIT).await.unwrap();
+    house
+        .server
+        .log()
+        .wait_for(|log| log.count("tools/call") == 1, LIMIT)
+        .await
+        .unwrap();
     assert_eq!(agent.cancel(&call.id).await.unwrap(), 202);
     let answer = call.finish().await.unwrap();
     assert_eq!(answer.message, Value::Null);
-    house.server.log().wait_for(|log| log.count("notifications/cancelled") == 1, LIMIT).await.unwrap();
+    house
+        .server
+        .log()
+        .wait_for(|log| log.count("notifications/cancelled") == 1, LIMIT)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -204,11 +285,20 @@ async fn a_server_that_is_down_keeps_its_tools_listed() {
         let called = agent.call("echo", json!({})).await.unwrap();
         assert!(called.is_error());
         let connection = &called.result()["_meta"]["dev.steadfast/connection"];
-        assert_eq!((&connection["server"], &connection["state"]), (&json!("booking"), &json!("retrying")));
+        assert_eq!(
+            (&connection["server"], &connection["state"]),
+            (&json!("booking"), &json!("retrying"))
+        );
         assert!(called.text().contains("booking"));
-        assert_eq!(agent.call("nothing", json!({})).await.unwrap().error_code(), Some(-32602));
+        assert_eq!(
+            agent.call("nothing", json!({})).await.unwrap().error_code(),
+            Some(-32602)
+        );
         let other = agent.request("prompts/list", json!({})).await.unwrap();
-        assert_eq!(other.message["error"]["data"]["connection"]["server"], "booking");
+        assert_eq!(
+            other.message["error"]["data"]["connection"]["server"],
+            "booking"
+        );
     }
     let discovered = modern.request("server/discover", json!({})).await.unwrap();
     assert!(discovered.result()["capabilities"].is_object());
@@ -296,18 +386,32 @@ async fn headers_that_disagree_go_nowhere() {
             "io.modelcontextprotocol/clientCapabilities": {}}},
     });
     let before = house.server.log().count("tools/call");
-    for (name, value) in [("mcp-name", "echo"), ("mcp-method", "tools/list"), ("mcp-protocol-version", "2025-11-25")] {
+    for (name, value) in [
+        ("mcp-name", "echo"),
+        ("mcp-method", "tools/list"),
+        ("mcp-protocol-version", "2025-11-25"),
+    ] {
         let mut headers = agent.headers(Some(&body));
         for header in &mut headers {
             if header.0.eq_ignore_ascii_case(name) {
                 header.1 = value.to_owned();
             }
         }
-        let headers: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let mut answer = agent.raw_post(&headers, body.to_string().as_bytes()).await.unwrap();
+        let headers: Vec<_> = headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        let mut answer = agent
+            .raw_post(&headers, body.to_string().as_bytes())
+            .await
+            .unwrap();
         assert_eq!(answer.status, 400, "{name}");
         let message = answer.json().await.unwrap();
-        assert_eq!((&message["error"]["code"], &message["id"]), (&json!(-32020), &json!(7)), "{name}");
+        assert_eq!(
+            (&message["error"]["code"], &message["id"]),
+            (&json!(-32020), &json!(7)),
+            "{name}"
+        );
     }
     assert_eq!(house.server.log().count("tools/call"), before);
     assert!(house.server.ledger().rows_of("add_row").unwrap().is_empty());
@@ -318,17 +422,29 @@ async fn a_modern_agent_listens_on_a_legacy_server() {
     let house = House::with(Behaviour::legacy("2025-11-25")).await;
     let agent = house.modern();
     let mut listening = agent
-        .start("subscriptions/listen", json!({"notifications": {"toolsListChanged": true, "promptsListChanged": true}}))
+        .start(
+            "subscriptions/listen",
+            json!({"notifications": {"toolsListChanged": true, "promptsListChanged": true}}),
+        )
         .await
         .unwrap();
     let id = listening.id.clone();
     let acknowledged = listening.message().await.unwrap().unwrap();
-    assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged");
-    assert_eq!(acknowledged["params"]["notifications"]["toolsListChanged"], true);
+    assert_eq!(
+        acknowledged["method"],
+        "notifications/subscriptions/acknowledged"
+    );
+    assert_eq!(
+        acknowledged["params"]["notifications"]["toolsListChanged"],
+        true
+    );
     house.server.tools_changed();
     let changed = listening.message().await.unwrap().unwrap();
     assert_eq!(changed["method"], "notifications/tools/list_changed");
-    assert_eq!(changed["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], id);
+    assert_eq!(
+        changed["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"],
+        id
+    );
 }
 
 #[tokio::test]
@@ -353,11 +469,23 @@ async fn a_shutdown_is_bounded() {
     agent.initialize().await.unwrap();
     let _listening = agent.open_get(None).await.unwrap();
     let _stuck = agent
-        .start("tools/call", json!({"name": "slow", "arguments": {"gate": "never"}}))
+        .start(
+            "tools/call",
+            json!({"name": "slow", "arguments": {"gate": "never"}}),
+        )
         .await
         .unwrap();
-    house.server.log().wait_for(|log| log.count("tools/call") == 1, LIMIT).await.unwrap();
+    house
+        .server
+        .log()
+        .wait_for(|log| log.count("tools/call") == 1, LIMIT)
+        .await
+        .unwrap();
     let began = std::time::Instant::now();
     house.gateway.shutdown().await;
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        began.elapsed()
+    );
 }

@@ -120,7 +120,3 @@ impl From<steadfast_store::Error> for Problem {
         directory::Error::from(error).into()
     }
 }
-
-#[cfg(test)]
-#[path = "tests.rs"]
-mod tests;

@@ -131,15 +131,15 @@ impl Session {
         }
     }
 
-    /// The agent cancels a call.
-    pub(crate) fn cancel(&self, id: &RpcId, reason: Option<&str>) {
+    /// The agent cancels a call. `reason` is raw JSON.
+    pub(crate) fn cancel(&self, id: &RpcId, reason: Option<&String>) {
         let live = self.live.lock();
         for (_, _, handle) in live
             .calls
             .iter()
             .filter(|(_, under_way, _)| under_way == id)
         {
-            handle.cancel(reason.map(str::to_owned));
+            handle.cancel(reason.cloned());
         }
     }
 

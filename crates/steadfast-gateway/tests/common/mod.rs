@@ -46,7 +46,11 @@ impl House {
 
     pub async fn set(behaviour: Behaviour, settings: Settings) -> Self {
         let house = Self::of(Server::start(behaviour).await, settings).await;
-        assert!(house.link().connected(LIMIT).await, "{:?}", house.link().report());
+        assert!(
+            house.link().connected(LIMIT).await,
+            "{:?}",
+            house.link().report()
+        );
         house
     }
 
@@ -55,10 +59,16 @@ impl House {
         let (keeper, gateway) = start(&records, settings).await;
         let directory = gateway.directory().clone();
         let upstream = config::Server::at(server.url().parse().unwrap());
-        directory.put_server("booking", upstream, Source::Admin).await.unwrap();
+        directory
+            .put_server("booking", upstream, Source::Admin)
+            .await
+            .unwrap();
         for name in ["support", "other"] {
             let agent = config::Agent::with_servers(["booking"]);
-            directory.put_agent(name, agent, Source::Admin).await.unwrap();
+            directory
+                .put_agent(name, agent, Source::Admin)
+                .await
+                .unwrap();
         }
         let key = directory.make_key("support").await.unwrap();
         Self {
@@ -71,7 +81,9 @@ impl House {
     }
 
     pub fn link(&self) -> Arc<steadfast::Link> {
-        self.keeper.link(&"support".into(), &"booking".into()).unwrap()
+        self.keeper
+            .link(&"support".into(), &"booking".into())
+            .unwrap()
     }
 
     pub fn address(&self) -> SocketAddr {

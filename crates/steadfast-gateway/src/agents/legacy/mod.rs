@@ -210,13 +210,14 @@ fn cancelled(session: &Session, inbound: &Inbound) {
     let id = inbound
         .part(inbound.params.request_id.as_ref())
         .and_then(|id| RpcId::from_json(std::str::from_utf8(id).ok()?));
+    // Its raw JSON: what the agent wrote is what the server reads.
     let reason = inbound.params.whole.clone().and_then(|params| {
         let range = json::at_path(&inbound.message, params, &["reason"])?;
-        json::text(&inbound.message, range)
+        String::from_utf8(inbound.message.get(range)?.to_vec()).ok()
     });
     // An unknown or finished request is no error (2025-11-25 cancellation, "Error Handling").
     if let Some(id) = id {
-        session.cancel(&id, reason.as_deref());
+        session.cancel(&id, reason.as_ref());
     }
 }
 
