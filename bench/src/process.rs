@@ -1,5 +1,7 @@
 //! The processes that a run starts, and their end.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -20,14 +22,18 @@ pub(crate) struct Process {
     child: Child,
     input: Option<ChildStdin>,
     output: Option<Lines<BufReader<ChildStdout>>>,
+    /// A file, and not a pipe that somebody would have to read while others are measured.
+    errors: File,
 }
 
 impl Process {
-    /// Starts a process. Its standard error is the caller's to choose.
+    /// Starts a process.
     pub(crate) fn start(name: &str, command: &mut Command) -> Outcome<Self> {
+        let errors = tempfile::tempfile()?;
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(errors.try_clone()?)
             .spawn()
             .map_err(|error| format!("{name} cannot be started: {error}"))?;
         Ok(Self {
@@ -38,6 +44,7 @@ impl Process {
                 .take()
                 .map(|output| BufReader::new(output).lines()),
             child,
+            errors,
         })
     }
 
@@ -65,7 +72,7 @@ impl Process {
             Some(line) => Ok(line),
             None => {
                 let status = timeout(END_WITHIN, self.child.wait()).await??;
-                Err(format!("{name} ended early ({status})").into())
+                Err(format!("{name} ended early ({status}){}", self.last_words()).into())
             }
         }
     }
@@ -84,6 +91,20 @@ impl Process {
                 return Ok(address);
             }
         }
+    }
+
+    /// The last lines that it wrote to standard error, each on a line of its own.
+    pub(crate) fn last_words(&self) -> String {
+        const LINES: usize = 5;
+        let length = self.errors.metadata().map_or(0, |file| file.len());
+        let mut end = vec![0; 4 << 10];
+        // The child writes at the same file's offset, so that it must not be moved.
+        let from = length.saturating_sub(end.len() as u64);
+        let read = self.errors.read_at(&mut end, from).unwrap_or_default();
+        let end = String::from_utf8_lossy(&end[..read]);
+        let lines: Vec<&str> = end.lines().collect();
+        let last = lines.iter().skip(lines.len().saturating_sub(LINES));
+        last.map(|line| format!("\n    {line}")).collect()
     }
 
     /// Sends it an empty line.

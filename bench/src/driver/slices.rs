@@ -165,8 +165,10 @@ fn cell(
         p50_us: of(|slice| slice.p50 as f64)? / 1e3,
         p99_us: of(|slice| slice.p99 as f64)? / 1e3,
         calls_per_s: of(|slice| slice.calls as f64 / slice.seconds)?,
-        // Summed up, because the kernel counts CPU time in steps of 10 ms.
-        cpu_ms_per_1000_calls: (way.route != Route::Direct && calls > 0)
+        // Summed up, because the kernel counts CPU time in steps of 10 ms; for a few slow calls that says nothing.
+        cpu_ms_per_1000_calls: (way.route != Route::Direct
+            && kind.case != Case::Progress
+            && calls > 0)
             .then(|| cpu as f64 / calls as f64 / 1e3),
         first_event_p50_us: median(first_events.map(|time| time as f64 / 1e3).collect()),
         added_p50_us: (way.route != Route::Direct)

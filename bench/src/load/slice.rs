@@ -42,6 +42,9 @@ pub(crate) fn run(options: &LoadOptions) -> Outcome {
         sum.first_events.add(&stats.first_events)?;
         cpu += watched;
     }
+    if sum.totals.is_empty() {
+        return Err("no call ended within the slice".into());
+    }
     let streams = !sum.first_events.is_empty();
     let slice = Slice {
         calls: sum.totals.len(),
@@ -62,7 +65,7 @@ struct Window {
     until: Instant,
 }
 
-/// The times of the calls that began and ended within the window.
+/// The times of the calls that ended within the window.
 #[derive(Debug)]
 struct Stats {
     totals: Histogram<u64>,
@@ -80,7 +83,8 @@ impl Stats {
     }
 
     fn record(&mut self, window: Window, timing: Timing) {
-        if timing.start >= window.from && timing.start + timing.total <= window.until {
+        let end = timing.start + timing.total;
+        if window.from <= end && end <= window.until {
             let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
             self.totals.saturating_record(nanos(timing.total));
             if let Some(time) = timing.first_event {

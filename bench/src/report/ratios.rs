@@ -65,7 +65,9 @@ pub(crate) fn ratios(results: &Results) -> Vec<Ratios> {
 fn rows(results: &Results, route: Route, era: Era) -> Vec<Row> {
     let cell = |route, case, clients| find(results, route, era, case, clients);
     let against_nginx = |case, clients, value: fn(&Cell) -> Option<f64>| {
-        Some(value(cell(route, case, clients)?)? / value(cell(Route::Nginx, case, clients)?)?)
+        let nginx = value(cell(Route::Nginx, case, clients)?)?;
+        // Where nginx seems to add nothing, the machine was too busy to say.
+        (nginx > 0.0).then_some(value(cell(route, case, clients)?)? / nginx)
     };
     // Sessions are a thing of the legacy era.
     let memory = (era == Era::Legacy)

@@ -53,8 +53,8 @@ pub(crate) struct Open {
     process: Option<Process>,
     /// The processes between agent and upstream.
     pub(crate) pids: Vec<u32>,
-    /// Its configuration and data.
-    folder: Option<TempDir>,
+    /// Its configuration and data, until it has ended.
+    _folder: Option<TempDir>,
 }
 
 impl Open {
@@ -71,7 +71,7 @@ impl Open {
                 key: None,
                 process: None,
                 pids: Vec::new(),
-                folder: None,
+                _folder: None,
             },
             Route::Nginx => nginx::start(upstream).await?,
             Route::Hop => hop(upstream).await?,
@@ -119,27 +119,10 @@ impl Open {
         what: &str,
         failure: &dyn std::error::Error,
     ) -> Box<dyn std::error::Error + Send + Sync> {
-        let log = self
-            .folder
-            .as_ref()
-            .and_then(|folder| std::fs::read_to_string(folder.path().join(LOG)).ok())
-            .unwrap_or_default();
-        format!(
-            "{}: {what}: {failure}{}",
-            self.route.name(),
-            last_lines(&log)
-        )
-        .into()
+        let process = self.process.as_ref();
+        let last_words = process.map(Process::last_words).unwrap_or_default();
+        format!("{}: {what}: {failure}{last_words}", self.route.name()).into()
     }
-}
-
-/// Where a proxy's standard error goes, in its folder.
-const LOG: &str = "stderr.log";
-
-fn last_lines(log: &str) -> String {
-    let lines: Vec<&str> = log.lines().collect();
-    let last = lines.iter().skip(lines.len().saturating_sub(5));
-    last.map(|line| format!("\n    {line}")).collect()
 }
 
 async fn hop(upstream: SocketAddr) -> Outcome<Open> {
@@ -152,7 +135,7 @@ async fn hop(upstream: SocketAddr) -> Outcome<Open> {
         key: None,
         process: Some(process),
         pids: Vec::new(),
-        folder: None,
+        _folder: None,
     })
 }
 

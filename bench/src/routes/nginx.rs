@@ -1,12 +1,12 @@
 //! nginx, configured as one would for MCP: connections kept alive on both sides, and nothing buffered.
 
-use std::fs::{self, File};
+use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use tokio::process::Command;
 
-use super::{LOG, Open, Route};
+use super::{Open, Route};
 use crate::Outcome;
 use crate::process::Process;
 
@@ -18,7 +18,6 @@ pub(super) async fn start(upstream: SocketAddr) -> Outcome<Open> {
     let address = free_address()?;
     let file = folder.path().join("nginx.conf");
     fs::write(&file, configuration(folder.path(), address, upstream))?;
-    let log = File::create(folder.path().join(LOG))?;
     let process = Process::start(
         "nginx",
         Command::new(program)
@@ -26,8 +25,7 @@ pub(super) async fn start(upstream: SocketAddr) -> Outcome<Open> {
             .arg(folder.path())
             .arg("-c")
             .arg(&file)
-            .args(["-e", "stderr"])
-            .stderr(log),
+            .args(["-e", "stderr"]),
     )?;
     Ok(Open {
         route: Route::Nginx,
@@ -35,7 +33,7 @@ pub(super) async fn start(upstream: SocketAddr) -> Outcome<Open> {
         key: None,
         process: Some(process),
         pids: Vec::new(),
-        folder: Some(folder),
+        _folder: Some(folder),
     })
 }
 

@@ -1,13 +1,13 @@
 //! Steadfast: the real binary, started as a person would start it.
 
-use std::fs::{self, File};
+use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use tokio::process::Command;
 
-use super::{LOG, Open, READY_WITHIN, Route, last_lines};
+use super::{Open, READY_WITHIN, Route};
 use crate::Outcome;
 use crate::process::Process;
 use crate::protocol::{Case, Era};
@@ -50,7 +50,6 @@ pub(super) async fn start(binary: &Path, upstream: SocketAddr) -> Outcome<Open> 
     let config = folder.path().join("steadfast.toml");
     let data = folder.path().join("data");
     fs::write(&config, configuration(upstream))?;
-    let log = folder.path().join(LOG);
     let mut process = Process::start(
         "steadfast serve",
         Command::new(binary)
@@ -59,20 +58,16 @@ pub(super) async fn start(binary: &Path, upstream: SocketAddr) -> Outcome<Open> 
             .arg(&config)
             .arg("--data")
             .arg(&data)
-            .args(["--listen", "127.0.0.1:0"])
-            .stderr(File::create(&log)?),
+            .args(["--listen", "127.0.0.1:0"]),
     )?;
-    let address = process.address(READY_WITHIN).await.map_err(|failure| {
-        let log = fs::read_to_string(&log).unwrap_or_default();
-        format!("{failure}{}", last_lines(&log))
-    })?;
+    let address = process.address(READY_WITHIN).await?;
     Ok(Open {
         route: Route::Steadfast,
         address,
         key: Some(key(binary, &data).await?),
         process: Some(process),
         pids: Vec::new(),
-        folder: Some(folder),
+        _folder: Some(folder),
     })
 }
 

@@ -1,0 +1,56 @@
+//! The bench measures: every kind of call in both eras, and memory, on the ways that need nothing installed.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::process::Command;
+
+use serde_json::Value;
+
+fn bench(arguments: &[&str]) -> std::process::Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_steadfast-bench"));
+    command.args(arguments).output().unwrap()
+}
+
+#[test]
+fn every_kind_of_call_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bench.json");
+    let output = bench(&[
+        "--only=direct,hop,1,16",
+        "--rounds=1",
+        "--slice=0.3",
+        "--sessions=20",
+        "--json",
+        file.to_str().unwrap(),
+    ]);
+    assert!(output.status.success(), "{output:?}");
+    let results: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let cells = results["cells"].as_array().unwrap();
+    // Two ways, two eras; three kinds of call by two numbers of clients, and progress.
+    assert_eq!(cells.len(), 2 * 2 * (3 * 2 + 1));
+    for cell in cells {
+        assert!(cell["calls_per_s"].as_f64().unwrap() > 0.0, "{cell}");
+        let streams = cell["case"] == "sse" || cell["case"] == "progress";
+        assert_eq!(cell["first_event_p50_us"].is_f64(), streams, "{cell}");
+    }
+    assert_eq!(results["memory"].as_array().unwrap().len(), 1);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("| KiB per idle session |"));
+}
+
+#[test]
+fn what_cannot_be_measured_is_said_and_the_rest_is_measured() {
+    let output = bench(&[
+        "--only=direct,steadfast,json,1,legacy",
+        "--rounds=1",
+        "--slice=0.3",
+        "--sessions=1",
+        "--steadfast=/no/such/program",
+    ]);
+    assert!(!output.status.success());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        errors.contains("steadfast serve cannot be started"),
+        "{errors}"
+    );
+    assert!(String::from_utf8_lossy(&output.stdout).contains("| small call, JSON | 1 | direct |"));
+}
