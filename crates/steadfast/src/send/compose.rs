@@ -74,6 +74,11 @@ fn mirror(link: &Link, headers: &mut HeaderMap, policy: &Policy, body: &[u8]) {
     let source = match policy.method.as_str() {
         "tools/call" | "prompts/get" => params.name.clone(),
         "resources/read" => params.uri.clone(),
+        // SEP-2663 (the tasks extension), "Streamable HTTP: Routing Headers".
+        "tasks/get" | "tasks/update" | "tasks/cancel" => {
+            let params = params.whole.clone();
+            params.and_then(|whole| json::at_path(body, whole, &["taskId"]))
+        }
         _ => None,
     };
     if let Some(name) = source.and_then(|range| json::text(body, range)) {
