@@ -1,4 +1,4 @@
-//! The agents: those that call ([`run`]), and those that merely stay connected ([`hold`]).
+//! The agents: those that call ([`run`]), and those that merely stay connected ([`hold()`]).
 
 mod agent;
 mod connection;
