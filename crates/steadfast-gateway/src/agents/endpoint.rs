@@ -39,7 +39,7 @@ pub(crate) async fn serve(gate: &Arc<Gate>, request: Request<Incoming>) -> Respo
     };
     let caller = match caller(gate, agent, head.uri.path()) {
         Ok(caller) => caller,
-        Err(refused) => return refused,
+        Err(refused) => return *refused,
     };
     if head.method == Method::POST {
         return match inbound::read(headers, body, gate.settings.max_message).await {
@@ -60,14 +60,15 @@ pub(crate) async fn serve(gate: &Arc<Gate>, request: Request<Incoming>) -> Respo
 }
 
 /// The connection that a path names.
-fn caller(gate: &Gate, agent: AgentName, path: &str) -> Result<Caller, Response<Body>> {
+fn caller(gate: &Gate, agent: AgentName, path: &str) -> Result<Caller, Box<Response<Body>>> {
     let name = path
         .strip_prefix("/mcp")
         .unwrap_or_default()
         .trim_start_matches('/');
     if name.is_empty() {
         let detail = "all servers at one address are not served yet; use /mcp/{server}";
-        return Err(Problem::new(StatusCode::NOT_FOUND, code::NOT_BUILT, detail).response());
+        let problem = Problem::new(StatusCode::NOT_FOUND, code::NOT_BUILT, detail);
+        return Err(Box::new(problem.response()));
     }
     let link = is_name(name)
         .then(|| gate.keeper.link(&agent, &ServerName::from(name)))
@@ -75,7 +76,8 @@ fn caller(gate: &Gate, agent: AgentName, path: &str) -> Result<Caller, Response<
     link.map(|link| Caller { agent, link }).ok_or_else(|| {
         // The same for a server that does not exist and for one of other agents.
         let detail = "this agent has no server of that name";
-        Problem::new(StatusCode::NOT_FOUND, code::UNKNOWN_SERVER, detail).rpc(None, INVALID_REQUEST)
+        let problem = Problem::new(StatusCode::NOT_FOUND, code::UNKNOWN_SERVER, detail);
+        Box::new(problem.rpc(None, INVALID_REQUEST))
     })
 }
 

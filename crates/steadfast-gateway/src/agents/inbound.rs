@@ -29,7 +29,7 @@ pub(crate) struct Inbound {
 #[derive(Debug)]
 pub(crate) enum Content {
     /// One message.
-    Message(Inbound),
+    Message(Box<Inbound>),
     /// A batch, valid as JSON and not looked into yet.
     Batch(Bytes),
 }
@@ -95,7 +95,7 @@ pub(crate) async fn read(
 
 fn content(bytes: Bytes) -> Result<Content, Invalid> {
     match Inbound::read(bytes.clone()) {
-        Ok(inbound) => Ok(Content::Message(inbound)),
+        Ok(inbound) => Ok(Content::Message(Box::new(inbound))),
         Err(Invalid::Batch) => Ok(Content::Batch(bytes)),
         Err(invalid @ (Invalid::Json(_) | Invalid::Message(_))) => Err(invalid),
     }

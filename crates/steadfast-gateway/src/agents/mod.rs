@@ -6,12 +6,18 @@
 //! | [`inbound`] | one JSON-RPC message within its limits |
 //! | [`legacy`] | sessions: initialize, calls, the GET stream, DELETE |
 //! | [`modern`] | requests that stand for themselves |
-//! | [`sessions`] | the sessions, and what is under way in them |
+//! | [`session`] | one session, and what is under way in it |
+//! | [`sessions`] | all of them: on record, in memory, forgotten |
 //! | [`calling`] | one call while its answer is awaited |
 //! | [`events`] | the event log: streams that can be resumed |
 //! | [`stream_body`] | server-sent events on their way out |
 //! | [`fanout`] | what servers send outside of any call |
 //! | [`render`] | what is said where the server says nothing |
+
+use steadfast_core::{AgentName, ServerName};
+
+/// Names one connection.
+pub(crate) type Connection = (AgentName, ServerName);
 
 pub(crate) mod calling;
 pub(crate) mod endpoint;
@@ -22,5 +28,6 @@ pub(crate) mod inbound;
 pub(crate) mod legacy;
 pub(crate) mod modern;
 pub(crate) mod render;
+pub(crate) mod session;
 pub(crate) mod sessions;
 pub(crate) mod stream_body;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use steadfast::CallHandle;
+use steadfast_core::RpcId;
 use steadfast_store::{MemoryRecords, Records as _};
 
 use super::*;
@@ -107,7 +109,7 @@ async fn sessions_in_use_stay_in_memory() {
     let reader = stream.read();
     // The longest unused of all, and all the same not to be dropped.
     for session in [&calling, &listening] {
-        session.used_at.store(0, Ordering::Relaxed);
+        session.used(Wall(0));
     }
     let weak = (Arc::downgrade(&calling), Arc::downgrade(&listening));
     drop((calling, listening));
@@ -139,10 +141,8 @@ async fn an_unused_session_is_forgotten_in_the_end() {
     let (id, session) = open(&sessions).await;
     let (fresh, _) = open(&sessions).await;
     let long_ago = clock::wall().0 - 2 * 86_400_000;
-    session.used_at.store(long_ago, Ordering::Relaxed);
-    let mut record = session.record();
-    record.used_at = Wall(long_ago);
-    records.put_agent_session(&record).await.unwrap();
+    session.used(Wall(long_ago));
+    records.put_agent_session(&session.record()).await.unwrap();
     drop(session);
     sessions.sweep().await;
     assert!(!finds(&sessions, &id, "support", "booking").await);

@@ -14,7 +14,7 @@ use crate::Gate;
 use crate::agents::calling::{Calling, failed};
 use crate::agents::events::{Priming, Stream};
 use crate::agents::inbound::Inbound;
-use crate::agents::sessions::Session;
+use crate::agents::session::Session;
 use crate::agents::stream_body;
 use crate::body::Body;
 use crate::problem::status_only;

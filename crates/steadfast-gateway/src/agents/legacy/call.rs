@@ -14,7 +14,7 @@ use crate::Gate;
 use crate::agents::calling::{About, Calling, Next, failed};
 use crate::agents::events::Priming;
 use crate::agents::inbound::Inbound;
-use crate::agents::sessions::{Session, UnderWay};
+use crate::agents::session::{Session, UnderWay};
 use crate::agents::stream_body;
 use crate::body::Body;
 use crate::problem::status_only;

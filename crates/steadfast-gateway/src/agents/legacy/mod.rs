@@ -17,7 +17,7 @@ use steadfast_core::{Era, Revision, RpcId, code};
 use super::endpoint::Caller;
 use super::events::Priming;
 use super::inbound::{self, Content, Inbound};
-use super::sessions::Session;
+use super::session::Session;
 use super::{hello, render, stream_body};
 use crate::Gate;
 use crate::body::Body;
@@ -50,7 +50,7 @@ pub(crate) async fn post(
         Err(refused) => return *refused,
     };
     match content {
-        Content::Message(inbound) => message(gate, &caller.link, &session, inbound).await,
+        Content::Message(inbound) => message(gate, &caller.link, &session, *inbound).await,
         Content::Batch(body) if session.revision == Revision::V2025_03_26 => {
             match inbound::batch(&body) {
                 Ok(messages) => batch::post(gate, &caller.link, &session, messages).await,

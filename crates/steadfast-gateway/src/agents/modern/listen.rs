@@ -16,6 +16,7 @@ use steadfast_core::{AgentName, ServerName, bridge};
 use tokio::sync::mpsc;
 
 use crate::Gate;
+use crate::agents::Connection;
 use crate::agents::hello::{Announces, notification};
 use crate::agents::inbound::Inbound;
 use crate::agents::stream_body::{self, Source};
@@ -104,14 +105,23 @@ struct Subscriber {
 /// All such streams, by connection.
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
-    subscribers: Mutex<(u64, HashMap<(AgentName, ServerName), Vec<Subscriber>>)>,
+    subscribers: Mutex<Subscribers>,
+}
+
+#[derive(Debug, Default)]
+struct Subscribers {
+    made: u64,
+    by_connection: HashMap<Connection, Vec<Subscriber>>,
 }
 
 impl Hub {
     /// A notification of the server's own stream.
     pub(crate) fn notify(&self, agent: &AgentName, server: &ServerName, message: &Bytes) {
         let mut subscribers = self.subscribers.lock();
-        let Some(those) = subscribers.1.get_mut(&(agent.clone(), server.clone())) else {
+        let Some(those) = subscribers
+            .by_connection
+            .get_mut(&(agent.clone(), server.clone()))
+        else {
             return;
         };
         let Ok(read) = envelope::read(message) else {
@@ -130,11 +140,11 @@ impl Hub {
     fn add(&self, link: &Link, id: Bytes, filter: Filter) -> (u64, mpsc::Receiver<Bytes>) {
         let (queue, receiver) = mpsc::channel(LONGEST_QUEUE);
         let mut subscribers = self.subscribers.lock();
-        subscribers.0 += 1;
-        let number = subscribers.0;
+        subscribers.made += 1;
+        let number = subscribers.made;
         let connection = (link.agent().clone(), link.server().clone());
         subscribers
-            .1
+            .by_connection
             .entry(connection)
             .or_default()
             .push(Subscriber {
@@ -149,10 +159,10 @@ impl Hub {
     fn remove(&self, link: &Link, number: u64) {
         let connection = (link.agent().clone(), link.server().clone());
         let mut subscribers = self.subscribers.lock();
-        if let Some(those) = subscribers.1.get_mut(&connection) {
+        if let Some(those) = subscribers.by_connection.get_mut(&connection) {
             those.retain(|it| it.number != number);
             if those.is_empty() {
-                subscribers.1.remove(&connection);
+                subscribers.by_connection.remove(&connection);
             }
         }
     }
@@ -166,7 +176,7 @@ impl Hub {
 
     /// Ends every stream: the gateway stops.
     pub(crate) fn end(&self) {
-        self.subscribers.lock().1.clear();
+        self.subscribers.lock().by_connection.clear();
     }
 }
 

@@ -13,8 +13,9 @@ use steadfast::Link;
 use steadfast_core::code::{self, Code};
 use steadfast_core::wire::header::{self, ParamHeader};
 use steadfast_core::wire::{envelope, json as raw};
-use steadfast_core::{AgentName, Era, Revision, ServerName};
+use steadfast_core::{Era, Revision};
 
+use crate::agents::Connection;
 use crate::agents::hello::MODERN;
 use crate::agents::inbound::Inbound;
 use crate::agents::legacy::json_answer;
@@ -37,22 +38,22 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    fn mismatch(message: String) -> Self {
-        Self {
+    fn mismatch(message: String) -> Box<Self> {
+        Box::new(Self {
             rpc_code: HEADER_MISMATCH,
             code: code::HEADER_MISMATCH,
             message: format!("Header mismatch: {message}"),
             data: None,
-        }
+        })
     }
 
-    fn malformed(message: &str) -> Self {
-        Self {
+    fn malformed(message: &str) -> Box<Self> {
+        Box::new(Self {
             rpc_code: INVALID_PARAMS,
             code: code::BAD_MESSAGE,
             message: format!("Invalid params: {message}"),
             data: None,
-        }
+        })
     }
 
     /// 400 with the error, and the id of the request.
@@ -65,7 +66,7 @@ impl Refused {
 }
 
 /// Checks the standard headers and the metadata of a request.
-pub(crate) fn check(headers: &HeaderMap, inbound: &Inbound) -> Result<Revision, Refused> {
+pub(crate) fn check(headers: &HeaderMap, inbound: &Inbound) -> Result<Revision, Box<Refused>> {
     let params = &inbound.params;
     // basic/index, "Per-request protocol fields": both are required.
     let Some(version) = inbound.text(params.protocol_version.as_ref()) else {
@@ -89,24 +90,24 @@ pub(crate) fn check(headers: &HeaderMap, inbound: &Inbound) -> Result<Revision, 
     Ok(revision)
 }
 
-fn unsupported(version: &str) -> Refused {
+fn unsupported(version: &str) -> Box<Refused> {
     let supported: Vec<_> = MODERN.iter().map(|revision| revision.as_str()).collect();
     let mut data = code_data(code::UNSUPPORTED_REVISION);
     if let Some(members) = data.as_object_mut() {
         members.insert("supported".to_owned(), json!(supported));
         members.insert("requested".to_owned(), json!(version));
     }
-    Refused {
+    Box::new(Refused {
         rpc_code: UNSUPPORTED_VERSION,
         code: code::UNSUPPORTED_REVISION,
         message: "Unsupported protocol version".to_owned(),
         data: Some(data),
-    }
+    })
 }
 
 /// `Mcp-Name` mirrors `params.name` or `params.uri` ("Standard Request Headers"), and in the tasks
 /// extension `params.taskId`.
-fn check_name(headers: &HeaderMap, inbound: &Inbound, method: &str) -> Result<(), Refused> {
+fn check_name(headers: &HeaderMap, inbound: &Inbound, method: &str) -> Result<(), Box<Refused>> {
     let params = &inbound.params;
     let (named, required) = match method {
         "tools/call" | "prompts/get" => (inbound.text(params.name.as_ref()), true),
@@ -142,7 +143,7 @@ fn decoded(value: &[u8]) -> Option<Cow<'_, str>> {
     header::decode_value(std::str::from_utf8(value.trim_ascii()).ok()?)
 }
 
-fn must_equal(headers: &HeaderMap, name: &HeaderName, body: &str) -> Result<(), Refused> {
+fn must_equal(headers: &HeaderMap, name: &HeaderName, body: &str) -> Result<(), Box<Refused>> {
     let mut values = headers.get_all(name).into_iter();
     let Some(seen) = values.next() else {
         return Err(missing(name));
@@ -154,11 +155,11 @@ fn must_equal(headers: &HeaderMap, name: &HeaderName, body: &str) -> Result<(), 
     Ok(())
 }
 
-fn missing(name: &HeaderName) -> Refused {
+fn missing(name: &HeaderName) -> Box<Refused> {
     Refused::mismatch(format!("there is no {name} header"))
 }
 
-fn differs(name: &HeaderName, seen: &[u8], body: &str) -> Refused {
+fn differs(name: &HeaderName, seen: &[u8], body: &str) -> Box<Refused> {
     Refused::mismatch(format!(
         "{name} header value '{}' does not match body value '{}'",
         sanitised(seen),
@@ -169,10 +170,13 @@ fn differs(name: &HeaderName, seen: &[u8], body: &str) -> Refused {
 /// The parameters that each tool mirrors.
 type Tools = HashMap<String, Vec<(HeaderName, ParamHeader)>>;
 
+/// What was read of a list of tools, and the list, to see whether it is still the same.
+type Read = (Bytes, Arc<Tools>);
+
 /// Which parameters the tools of a connection mirror, read once per list of tools.
 #[derive(Debug, Default)]
 pub(crate) struct Mirrored {
-    known: Mutex<HashMap<(AgentName, ServerName), (Bytes, Arc<Tools>)>>,
+    known: Mutex<HashMap<Connection, Read>>,
 }
 
 impl Mirrored {
@@ -182,7 +186,7 @@ impl Mirrored {
         headers: &HeaderMap,
         inbound: &Inbound,
         link: &Link,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Box<Refused>> {
         if inbound.method() != "tools/call" {
             return Ok(());
         }
@@ -241,7 +245,7 @@ fn check_mirrored(
     headers: &HeaderMap,
     mirrored: &[(HeaderName, ParamHeader)],
     arguments: &[u8],
-) -> Result<(), Refused> {
+) -> Result<(), Box<Refused>> {
     for (name, param) in mirrored {
         let expected = header::param_value(arguments, param);
         match (headers.get(name), expected) {

@@ -52,8 +52,8 @@ pub(crate) async fn post(
         Content::Batch(_) => return inbound::refusal(envelope::Invalid::Batch),
     };
     match inbound.envelope.kind {
-        Kind::Request => request(gate, caller, headers, inbound).await,
-        Kind::Notification => notification(caller, inbound).await,
+        Kind::Request => request(gate, caller, headers, *inbound).await,
+        Kind::Notification => notification(caller, *inbound).await,
         // streamable-http, "Sending Messages" 4: clients MUST NOT send responses.
         Kind::Result | Kind::Error => Problem::new(
             StatusCode::BAD_REQUEST,
