@@ -141,7 +141,11 @@ enum Tried {
     /// There is an answer, or it is known that there is none.
     Done(Answer),
     /// Refused or unsent, with proof: send it again on a route newer than this.
-    Again { after: Option<Generation>, why: Why },
+    Again {
+        after: Option<Generation>,
+        why: Why,
+        sent: Sent,
+    },
     /// It was sent, and its result was not observed.
     Lost(NotObserved),
 }
@@ -184,7 +188,11 @@ fn run(link: Arc<Link>, call: Call, policy: Policy, handle: CallHandle, reissued
             };
             match once::once(&link, &route, &call, &policy, &handle, reissued).await {
                 Tried::Done(answer) => return answer,
-                Tried::Again { after: newer, why } => {
+                Tried::Again {
+                    after: newer,
+                    why,
+                    sent,
+                } => {
                     let left = match why {
                         Why::Session => &mut budget.session,
                         Why::Unsent => &mut budget.unsent,
@@ -192,7 +200,8 @@ fn run(link: Arc<Link>, call: Call, policy: Policy, handle: CallHandle, reissued
                         Why::Redirect => &mut budget.redirects,
                     };
                     if *left == 0 {
-                        return Answer::Failed(Failure::Unavailable(Box::new(link.report())));
+                        let refused = too_often(&link, &policy, sent, why);
+                        return Answer::Failed(Failure::NotObserved(Box::new(refused)));
                     }
                     *left -= 1;
                     after = newer.or(after);
@@ -242,6 +251,23 @@ fn not_observed(
         evidence: evidence.into(),
         fault,
     }
+}
+
+/// What is known of a request that came back each time it was sent.
+fn too_often(link: &Link, policy: &Policy, sent: Sent, why: Why) -> NotObserved {
+    let evidence = match why {
+        Why::Session => "the server refused its session, and then the new one",
+        Why::Unsent => "the connection was lost each time before anything was sent",
+        Why::Headers => "the server refused its headers, and then the corrected ones",
+        Why::Redirect => "the server redirects too often",
+    };
+    let mut refused = not_observed(link, policy, sent, evidence, None);
+    refused.executed = match why {
+        Why::Session | Why::Unsent | Why::Headers => Executed::No,
+        // Who redirects has looked at the request.
+        Why::Redirect => Executed::Unknown,
+    };
+    refused
 }
 
 /// When and how much of a request left.

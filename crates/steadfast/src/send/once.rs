@@ -109,6 +109,7 @@ impl Attempt<'_> {
             return Tried::Again {
                 after: Some(generation),
                 why: Why::Unsent,
+                sent: self.sent,
             };
         }
         if fault.kind == Kind::Timeout {
@@ -216,12 +217,14 @@ impl Attempt<'_> {
             return Tried::Again {
                 after: Some(generation),
                 why: Why::Session,
+                sent: self.sent,
             };
         }
         if quirks::header_mismatch(&answer).is_some() && self.headers_changed().await {
             return Tried::Again {
                 after: None,
                 why: Why::Headers,
+                sent: self.sent,
             };
         }
         if status == 401 {
@@ -231,6 +234,7 @@ impl Attempt<'_> {
             return Tried::Again {
                 after: Some(generation),
                 why: Why::Unsent,
+                sent: self.sent,
             };
         }
         let read = envelope::read(body).ok();
@@ -272,6 +276,7 @@ impl Attempt<'_> {
                 Tried::Again {
                     after: None,
                     why: Why::Redirect,
+                    sent: self.sent,
                 }
             }
             Ok(_) => {
