@@ -1,0 +1,169 @@
+//! What can be asked for on the command line.
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand};
+use steadfast_core::code;
+
+use crate::commands::{agent, apply, call, demo, explain, import, reload, serve, server, status};
+use crate::context::{Context, Options};
+use crate::failure::{Exit, Failure};
+use crate::{logging, output};
+
+/// Keeps agents connected to their remote MCP servers, and never silently repeats a consequential write.
+#[derive(Parser)]
+#[command(name = "steadfast", version, after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a person must act.")]
+struct Cli {
+    #[command(flatten)]
+    options: Options,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the daemon: gateway, keeper and admin API
+    Serve(serve::Arguments),
+    /// Play every fault against scripted servers, with nothing to configure
+    #[command(hide = !demo::BUILT)]
+    Demo(demo::Arguments),
+    /// Take servers over from another client's configuration
+    Import(import::Arguments),
+    /// Bring agents and servers in step with a file
+    Apply(apply::Arguments),
+    /// Add, list and remove agents, and make their keys
+    #[command(subcommand)]
+    Agent(agent::Command),
+    /// Add, list, show, remove, enable and disable servers
+    #[command(subcommand)]
+    Server(server::Command),
+    /// Show every connection: its state, what is wrong, what happens next
+    Status(status::Arguments),
+    /// Connect now, whatever the schedule says
+    Reload(reload::Arguments),
+    /// Call one tool of a server, as an agent
+    Call(call::Arguments),
+    /// Explain an error code
+    Explain(explain::Arguments),
+
+    #[command(name = "sign-in", hide = true, disable_help_flag = true)]
+    SignIn(Anything),
+    #[command(name = "sign-out", hide = true, disable_help_flag = true)]
+    SignOut(Anything),
+    #[command(hide = true, disable_help_flag = true)]
+    Grant(Anything),
+    #[command(hide = true, disable_help_flag = true)]
+    Operations(Anything),
+    #[command(hide = true, disable_help_flag = true)]
+    Notices(Anything),
+    #[command(hide = true, disable_help_flag = true)]
+    Doctor(Anything),
+    #[command(hide = true, disable_help_flag = true)]
+    Vault(Anything),
+    #[command(hide = true, disable_help_flag = true)]
+    Connect(Anything),
+}
+
+/// What follows a command that is not built yet.
+#[derive(Args)]
+struct Anything {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    _rest: Vec<std::ffi::OsString>,
+}
+
+/// Runs the command that was asked for.
+pub(crate) fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nobody is left to be told that the terminal is gone.
+            let _ = error.print();
+            return match error.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Done,
+                _ => Exit::Usage,
+            }
+            .into();
+        }
+    };
+    match run(cli) {
+        Ok(exit) => exit.into(),
+        Err(Failure::OutputClosed) => Exit::Done.into(),
+        Err(Failure::Said(said)) => {
+            output::report(&said);
+            said.exit.into()
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<Exit, Failure> {
+    let is_daemon = matches!(cli.command, Command::Serve(_) | Command::Demo(_));
+    let mut builder = if is_daemon {
+        tokio::runtime::Builder::new_multi_thread()
+    } else {
+        tokio::runtime::Builder::new_current_thread()
+    };
+    let runtime = builder
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(code::INTERNAL, format!("the runtime cannot start: {error}")))?;
+    if !is_daemon {
+        logging::start(logging::Format::Text, "warn")?;
+    }
+    let ended = runtime.block_on(dispatch(cli));
+    // What still runs has nothing left to say: a connection to a server that does not answer, a lookup of
+    // a name that hangs.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
+    let context = Context::new(cli.options);
+    match cli.command {
+        Command::Serve(arguments) => serve::run(&context, arguments).await,
+        Command::Demo(arguments) => demo::run(&context, arguments).await,
+        Command::Import(arguments) => import::run(&context, arguments).await,
+        Command::Apply(arguments) => apply::run(&context, arguments).await,
+        Command::Agent(command) => agent::run(&context, command).await,
+        Command::Server(command) => server::run(&context, command).await,
+        Command::Status(arguments) => status::run(&context, arguments).await,
+        Command::Reload(arguments) => reload::run(&context, arguments).await,
+        Command::Call(arguments) => call::run(&context, arguments).await,
+        Command::Explain(arguments) => explain::run(&context, &arguments),
+        Command::SignIn(_) => Err(not_built("sign-in")),
+        Command::SignOut(_) => Err(not_built("sign-out")),
+        Command::Grant(_) => Err(not_built("grant")),
+        Command::Operations(_) => Err(not_built("operations")),
+        Command::Notices(_) => Err(not_built("notices")),
+        Command::Doctor(_) => Err(not_built("doctor")),
+        Command::Vault(_) => Err(not_built("vault")),
+        Command::Connect(_) => Err(not_built("connect")),
+    }
+}
+
+fn not_built(command: &str) -> Failure {
+    Failure::new(code::NOT_BUILT, format!("`steadfast {command}` is not built yet"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_lists_what_is_built_and_nothing_else() {
+        let help = Cli::command().render_help().to_string();
+        for built in ["serve", "import", "apply", "agent", "server", "status", "reload", "call", "explain"] {
+            assert!(help.contains(&format!("\n  {built}")), "{built}: {help}");
+        }
+        for later in ["sign-in", "sign-out", "grant", "operations", "notices", "doctor", "vault", "connect "] {
+            assert!(!help.contains(&format!("\n  {later}")), "{later}: {help}");
+        }
+    }
+}

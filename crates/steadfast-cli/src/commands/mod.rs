@@ -1,0 +1,12 @@
+//! One file for each command.
+
+pub(crate) mod agent;
+pub(crate) mod apply;
+pub(crate) mod call;
+pub(crate) mod demo;
+pub(crate) mod explain;
+pub(crate) mod import;
+pub(crate) mod reload;
+pub(crate) mod serve;
+pub(crate) mod server;
+pub(crate) mod status;

@@ -1,0 +1,292 @@
+//! What a file must be besides well-formed: everything is found out when the file is read, not when a
+//! booking is at stake.
+
+use std::net::SocketAddr;
+
+use http::{HeaderName, HeaderValue};
+use steadfast::config::{Lookup, Server, Servers, Span, Tool};
+use steadfast_core::Effect;
+use steadfast_core::code::{self, Code};
+use steadfast_gateway::directory::is_name;
+use url::Url;
+
+use super::schema::File;
+use super::{Issue, Tree, jsonpath};
+
+/// Headers that the keeper sets itself, from what it sends.
+const OWN_HEADERS: &[&str] = &[
+    "accept",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "last-event-id",
+    "mcp-method",
+    "mcp-name",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Everything that is wrong in `file`, in the order of its tables.
+pub(super) fn check(file: &File, tree: &Tree<'_>, listen: Option<SocketAddr>) -> Vec<Issue> {
+    let mut checker = Checker {
+        tree: Some(tree),
+        issues: Vec::new(),
+    };
+    checker.gateway(file, listen);
+    checker.network(file);
+    checker.store(file);
+    checker.delays(file);
+    for (name, agent) in &file.agents {
+        checker.name(&["agents", name]);
+        if let Servers::Some(servers) = &agent.servers {
+            for server in servers {
+                checker.known_server(file, name, server);
+            }
+        }
+    }
+    for (name, server) in &file.servers {
+        checker.name(&["servers", name]);
+        checker.server(name, server);
+    }
+    checker.issues
+}
+
+/// Everything that is wrong in one server that comes from elsewhere.
+pub(super) fn check_server(name: &str, server: &Server) -> Vec<Issue> {
+    let mut checker = Checker {
+        tree: None,
+        issues: Vec::new(),
+    };
+    checker.name(&["servers", name]);
+    checker.server(name, server);
+    checker.issues
+}
+
+struct Checker<'c, 't> {
+    /// Where to look up places; none where there is no text.
+    tree: Option<&'c Tree<'t>>,
+    issues: Vec<Issue>,
+}
+
+impl Checker<'_, '_> {
+    fn refuse(&mut self, path: &[&str], why: impl AsRef<str>) {
+        self.refuse_as(code::CONFIG_BAD_VALUE, path, why);
+    }
+
+    fn refuse_as(&mut self, code: Code, path: &[&str], why: impl AsRef<str>) {
+        self.issues.push(Issue {
+            place: self.tree.and_then(|tree| tree.place_of(path)),
+            code,
+            message: format!("{}: {}", path.join("."), why.as_ref()),
+        });
+    }
+
+    fn gateway(&mut self, file: &File, listen: Option<SocketAddr>) {
+        let gateway = &file.gateway;
+        if let Some(url) = &gateway.public_url {
+            self.web_address(&["gateway", "public_url"], url);
+        }
+        if gateway.config_check == Span::default() {
+            self.refuse(&["gateway", "config_check"], "must be longer than zero");
+        }
+        let Some(agent) = &gateway.anonymous_agent else {
+            return;
+        };
+        let path = ["gateway", "anonymous_agent"];
+        if !file.agents.contains_key(agent) {
+            self.refuse(&path, format!("there is no agent `{agent}` in this file"));
+        }
+        let listen = listen.unwrap_or(gateway.listen);
+        if !listen.ip().is_loopback() {
+            let why = format!("whoever reaches {listen} would be `{agent}`: only a loopback listener may have it");
+            self.refuse(&path, why);
+        }
+    }
+
+    fn network(&mut self, file: &File) {
+        if let Some(proxy) = &file.network.proxy
+            && (proxy.scheme() != "http" || proxy.host_str().is_none())
+        {
+            self.refuse(&["network", "proxy"], "a proxy is given as http://host:port");
+        }
+        if let Some(path) = &file.network.ca_file
+            && let Err(error) = std::fs::File::open(path)
+        {
+            let why = format!("{} cannot be read: {error}", path.display());
+            self.refuse_as(code::FILE_UNREADABLE, &["network", "ca_file"], why);
+        }
+    }
+
+    fn store(&mut self, file: &File) {
+        let path = ["store", "url"];
+        match file.store.url.split_once(':') {
+            Some(("sqlite", file)) if !file.trim_start_matches('/').is_empty() => {}
+            Some(("postgres" | "postgresql", _)) => {
+                self.refuse_as(code::NOT_BUILT, &path, "PostgreSQL is not built yet; use sqlite:FILE");
+            }
+            Some(_) | None => self.refuse(&path, "must be sqlite:FILE or postgres://…"),
+        }
+    }
+
+    /// Zero is no delay where it would mean "never" or "at once, for ever".
+    fn delays(&mut self, file: &File) {
+        let retry = &file.retry;
+        for (key, span) in [
+            ("first", retry.first),
+            ("max", retry.max),
+            ("connect_timeout", retry.connect_timeout),
+            ("request_timeout", retry.request_timeout),
+            ("silence_timeout", retry.silence_timeout),
+            ("call_timeout", retry.call_timeout),
+            ("session_rebuild_window", retry.session_rebuild_window),
+            ("stream_open_timeout", retry.stream_open_timeout),
+            ("stream_recheck", retry.stream_recheck),
+            ("input_wait", retry.input_wait),
+        ] {
+            if span == Span::default() {
+                self.refuse(&["retry", key], "must be longer than zero");
+            }
+        }
+        if retry.concurrent_reconnects == 0 {
+            self.refuse(&["retry", "concurrent_reconnects"], "must be at least 1, or nothing ever connects");
+        }
+        if retry.max < retry.first {
+            let why = format!("is {}, less than retry.first, which is {}", retry.max, retry.first);
+            self.refuse(&["retry", "max"], why);
+        }
+        if file.limits.max_message.0 == 0 {
+            self.refuse(&["limits", "max_message"], "must be larger than zero");
+        }
+    }
+
+    fn name(&mut self, path: &[&str]) {
+        if let Some(name) = path.last()
+            && !is_name(name)
+        {
+            self.refuse(path, "a name has 1 to 64 of A-Z a-z 0-9 _ -, and no `__`");
+        }
+    }
+
+    fn known_server(&mut self, file: &File, agent: &str, server: &str) {
+        if file.servers.contains_key(server) {
+            return;
+        }
+        let distance = |name: &&String| strsim::damerau_levenshtein(server, name);
+        let nearest = file.servers.keys().min_by_key(distance);
+        let hint = match nearest {
+            Some(nearest) if distance(&nearest) <= server.len() / 3 + 1 => format!("; did you mean `{nearest}`?"),
+            Some(_) | None => String::new(),
+        };
+        let why = format!("the agent `{agent}` has the server `{server}`, which is not in this file{hint}");
+        self.refuse(&["agents", agent, "servers"], why);
+    }
+
+    fn server(&mut self, name: &str, server: &Server) {
+        let at = |key| ["servers", name, key];
+        self.web_address(&at("url"), &server.url);
+        for (header, value) in &server.headers {
+            let path = ["servers", name, "headers", header.as_str()];
+            match HeaderName::try_from(header.as_str()) {
+                Err(_) => self.refuse(&path, "is not the name of a header"),
+                Ok(own) if OWN_HEADERS.contains(&own.as_str()) => {
+                    self.refuse(&path, "is set by Steadfast itself");
+                }
+                Ok(_) => {}
+            }
+            if HeaderValue::try_from(value.as_str()).is_err() {
+                self.refuse(&path, "the value has characters that a header cannot carry");
+            }
+            self.references(&path, value);
+        }
+        if let Some(secret) = server.oauth.as_ref().and_then(|oauth| oauth.client_secret.as_ref()) {
+            self.references(&["servers", name, "oauth", "client_secret"], secret);
+        }
+        for (tool, policy) in &server.tools {
+            self.tool(name, server, tool, policy);
+        }
+    }
+
+    fn web_address(&mut self, path: &[&str], url: &Url) {
+        if !matches!(url.scheme(), "http" | "https") {
+            self.refuse(path, format!("the scheme is `{}`: use http or https", url.scheme()));
+        } else if !url.username().is_empty() || url.password().is_some() {
+            self.refuse(path, "a URL is shown to people; put the credential into a header");
+        } else if url.fragment().is_some() {
+            self.refuse(path, "a part after `#` never reaches a server");
+        }
+    }
+
+    /// `${vault:NAME}` with a name.
+    fn references(&mut self, path: &[&str], value: &str) {
+        let mut rest = value;
+        while let Some((_, after)) = rest.split_once("${vault:") {
+            let name = after.split_once('}').map(|(name, _)| name);
+            if !name.is_some_and(is_name) {
+                let why = "a reference is written ${vault:NAME}, with a name of A-Z a-z 0-9 _ -";
+                self.refuse_as(code::VAULT_REFERENCE, path, why);
+            }
+            rest = after;
+        }
+    }
+
+    fn tool(&mut self, server_name: &str, server: &Server, tool: &str, policy: &Tool) {
+        let base = ["servers", server_name, "tools", tool];
+        if let Some(key) = &policy.duplicate_key {
+            let path = [&base[..], &["duplicate_key", "argument"]].concat();
+            self.singular(&path, &key.argument);
+        }
+        if let Some(lookup) = &policy.lookup {
+            let path = [&base[..], &["lookup"]].concat();
+            self.lookup(&path, server, lookup);
+        }
+    }
+
+    fn lookup(&mut self, base: &[&str], server: &Server, lookup: &Lookup) {
+        let at = |rest: &[&'static str]| -> Vec<String> {
+            base.iter().chain(rest).map(|part| (*part).to_owned()).collect()
+        };
+        let refuse = |checker: &mut Self, path: Vec<String>, why: String| {
+            let path: Vec<&str> = path.iter().map(String::as_str).collect();
+            checker.refuse(&path, why);
+        };
+        if server.effect(&lookup.tool) != Effect::Read {
+            let why = format!("`{}` must be declared with effect = \"read\" on the same server", lookup.tool);
+            refuse(self, at(&["tool"]), why);
+        }
+        if let Err(why) = jsonpath::check(&lookup.accepted) {
+            refuse(self, at(&["accepted"]), why);
+        }
+        let arguments = lookup.arguments.values().filter_map(|value| value.as_str());
+        for expression in arguments.filter(|text| text.starts_with('$')) {
+            if let Err(why) = singular(expression) {
+                refuse(self, at(&["arguments"]), why);
+            }
+        }
+        for expression in lookup.must_equal.iter().flat_map(|(left, right)| [left, right]) {
+            if let Err(why) = singular(expression) {
+                refuse(self, at(&["must_equal"]), why);
+            }
+        }
+    }
+
+    fn singular(&mut self, path: &[&str], expression: &str) {
+        if let Err(why) = singular(expression) {
+            self.refuse(path, why);
+        }
+    }
+}
+
+/// Whether an expression names one value.
+fn singular(expression: &str) -> Result<(), String> {
+    let shape = jsonpath::check(expression)?;
+    if shape.singular {
+        Ok(())
+    } else {
+        Err(format!("`{expression}` may select several values, and one is needed"))
+    }
+}

@@ -1,0 +1,36 @@
+//! The one list of what can be configured and is not built yet. It is accepted and checked, so that a file
+//! can be written now, and named in one warning, so that nobody counts on it.
+
+use super::schema::{File, Renewal, Repeat, SignIn, Catalog, Notify};
+
+/// The keys of `file` that would change something if they were built.
+pub(crate) fn unbuilt(file: &File) -> Vec<String> {
+    let mut keys = Vec::new();
+    let mut note = |is_set: bool, key: String| {
+        if is_set {
+            keys.push(key);
+        }
+    };
+    note(file.renewal != Renewal::default(), "renewal".into());
+    note(file.catalog != Catalog::default(), "catalog".into());
+    note(file.sign_in != SignIn::default(), "sign_in".into());
+    note(file.repeat != Repeat::default(), "repeat".into());
+    note(file.notify != Notify::default(), "notify".into());
+    for (name, server) in &file.servers {
+        let key = |rest: &str| format!("servers.{name}.{rest}");
+        note(server.isolate_sessions, key("isolate_sessions"));
+        note(server.cookies, key("cookies"));
+        note(server.allow_private_network, key("allow_private_network"));
+        note(server.oauth.is_some(), key("oauth"));
+        for (header, value) in &server.headers {
+            note(value.contains("${vault:"), key(&format!("headers.{header}")));
+        }
+        for (tool, policy) in &server.tools {
+            let key = |rest: &str| key(&format!("tools.{tool}.{rest}"));
+            note(policy.repeat.is_some(), key("repeat"));
+            note(policy.duplicate_key.is_some(), key("duplicate_key"));
+            note(policy.lookup.is_some(), key("lookup"));
+        }
+    }
+    keys
+}

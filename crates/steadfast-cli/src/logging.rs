@@ -1,0 +1,44 @@
+//! Logs: to standard error, as text or JSON, at the levels of `STEADFAST_LOG`, else of `RUST_LOG`.
+
+use std::io::IsTerminal as _;
+
+use clap::ValueEnum;
+use steadfast_core::code;
+use tracing_subscriber::EnvFilter;
+
+use crate::failure::Failure;
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Starts logging. `default` are the levels where the environment sets none.
+pub(crate) fn start(format: Format, default: &str) -> Result<(), Failure> {
+    let set = ["STEADFAST_LOG", "RUST_LOG"]
+        .into_iter()
+        .find_map(|name| Some((name, std::env::var(name).ok().filter(|value| !value.is_empty())?)));
+    let (name, levels) = set.unwrap_or(("", default.to_owned()));
+    let filter = EnvFilter::try_new(&levels).map_err(|error| {
+        Failure::hinted(
+            code::CONFIG_BAD_VALUE,
+            format!("{name}: `{levels}` cannot be read: {error}"),
+            "Write a level such as `info`, or levels of parts such as `warn,steadfast=debug`.",
+        )
+    })?;
+    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(colour);
+    let started = match format {
+        Format::Text => builder.try_init(),
+        Format::Json => builder.json().flatten_event(true).try_init(),
+    };
+    started.map_err(|error| Failure::new(code::INTERNAL, format!("logging cannot start: {error}")))
+}
