@@ -95,6 +95,13 @@ impl Builder {
         )
     }
 
+    /// Listens there instead of on a free loopback port.
+    #[must_use]
+    pub fn listen(mut self, address: &str) -> Self {
+        address.clone_into(&mut self.listen);
+        self
+    }
+
     /// Adds configuration text at the end, as it is.
     #[must_use]
     pub fn config(mut self, toml: &str) -> Self {
