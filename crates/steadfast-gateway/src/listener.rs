@@ -167,3 +167,18 @@ async fn respond(
         .await?;
     Ok(response.map(Body::Admin))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<Fut>(_: impl Fn(Arc<Gate>, Request<Incoming>) -> Fut) -> usize {
+        size_of::<Fut>()
+    }
+
+    /// Each connection holds room for the request that it serves, also while it serves none.
+    #[test]
+    fn an_idle_connection_holds_little_room_for_requests() {
+        assert!(size(respond) < 6 << 10, "{}", size(respond));
+    }
+}

@@ -51,9 +51,9 @@ pub(crate) async fn serve(gate: &Arc<Gate>, request: Request<Incoming>) -> Respo
     // Streamable HTTP Revisions").
     let in_session = headers.contains_key(&SESSION_ID);
     if head.method == Method::GET && in_session {
-        legacy::get(gate, &caller, headers).await
+        Box::pin(legacy::get(gate, &caller, headers)).await
     } else if head.method == Method::DELETE && in_session {
-        legacy::delete(gate, &caller, headers).await
+        Box::pin(legacy::delete(gate, &caller, headers)).await
     } else {
         not_allowed()
     }
@@ -103,7 +103,7 @@ async fn post(
             modern::post(gate, caller, headers, Content::Message(inbound)).await
         }
         Content::Message(inbound) if inbound.is_request() && inbound.method() == "initialize" => {
-            legacy::initialize(gate, caller, &inbound).await
+            Box::pin(legacy::initialize(gate, caller, &inbound)).await
         }
         content if by_header => modern::post(gate, caller, headers, content).await,
         content => match unknown_revision(headers) {

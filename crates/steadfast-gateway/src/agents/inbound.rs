@@ -39,6 +39,10 @@ impl Inbound {
     pub(crate) fn read(message: Bytes) -> Result<Self, Invalid> {
         let envelope = envelope::read(&message)?;
         let params = envelope::read_params(&message, &envelope);
+        // Whoever reads the other one of the two would act on something else than we checked.
+        if let Some(twice) = params.twice {
+            return Err(Invalid::Message(twice));
+        }
         Ok(Self {
             message,
             envelope,
@@ -251,6 +255,10 @@ mod tests {
             ("null", "-32600"),
             (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, "-32600"),
             (r#"{"id":1,"method":"ping"}"#, "-32600"),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","name":"b"}}"#,
+                "-32600",
+            ),
         ] {
             let refused = refusal(message(text).unwrap_err());
             assert_eq!(refused.status(), 400);

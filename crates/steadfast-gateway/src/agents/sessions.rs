@@ -104,7 +104,7 @@ impl Sessions {
         let known = self.by_key.read().get(&key).cloned();
         let session = match known {
             Some(session) => Some(session),
-            None => self.recall(&key).await?,
+            None => Box::pin(self.recall(&key)).await?,
         };
         let session = session.filter(|it| it.agent == *agent && it.server == *server);
         if let Some(session) = &session {

@@ -8,7 +8,7 @@ use http::{Response, StatusCode};
 use steadfast::{Answer, Link};
 use steadfast_core::wire::envelope::Kind;
 
-use super::call::{Prepared, SessionCall, Step, prepare};
+use super::call::{SessionCall, Step, begin};
 use super::{answer_here, answered, json_answer, notification};
 use crate::Gate;
 use crate::agents::calling::{Calling, failed};
@@ -64,21 +64,15 @@ async fn part(
     if let Some(message) = answer_here(gate, link, session, &inbound).await {
         return Part::Whole(Some(message));
     }
-    let Some(prepared) = prepare(session, inbound) else {
+    let Some(begun) = begin(link, session, inbound) else {
         return Part::Whole(None);
     };
-    let Prepared {
-        about,
-        call,
-        handle,
-        under_way,
-    } = prepared;
-    match link.call(call, handle).await {
+    match begun.answer.await {
         Answer::Whole { message, .. } => Part::Whole(Some(message)),
-        Answer::Failed(failure) => Part::Whole(failed(&about, link, &failure)),
+        Answer::Failed(failure) => Part::Whole(failed(&begun.about, link, &failure)),
         Answer::Stream(answer) => {
-            let calling = Calling::streaming(answer, about, Arc::clone(link));
-            Part::Stream(SessionCall::new(calling, under_way))
+            let calling = Calling::streaming(answer, begun.about, Arc::clone(link));
+            Part::Stream(SessionCall::new(calling, begun.under_way))
         }
     }
 }

@@ -19,16 +19,18 @@ use crate::agents::stream_body;
 use crate::body::Body;
 use crate::problem::status_only;
 
-/// What is needed to make one call.
-pub(super) struct Prepared {
+/// A call under way: its answer is still to be awaited.
+pub(super) struct Begun<F> {
     pub(super) about: About,
-    pub(super) call: Call,
-    pub(super) handle: CallHandle,
     pub(super) under_way: UnderWay,
+    pub(super) answer: F,
 }
 
 /// Prepares the call of a request; `None` for anything else.
-pub(super) fn prepare(session: &Arc<Session>, inbound: Inbound) -> Option<Prepared> {
+fn prepare(
+    session: &Arc<Session>,
+    inbound: Inbound,
+) -> Option<(About, UnderWay, Call, CallHandle)> {
     let about = About::of(&inbound, Era::Legacy)?;
     let id = RpcId::from_json(std::str::from_utf8(&about.id).ok()?)?;
     let handle = CallHandle::new();
@@ -39,12 +41,35 @@ pub(super) fn prepare(session: &Arc<Session>, inbound: Inbound) -> Option<Prepar
         params: inbound.params,
         origin: origin(session),
     };
-    Some(Prepared {
+    Some((about, under_way, call, handle))
+}
+
+/// Begins the call of a request. Not async, so that nothing but the future itself is kept while it is
+/// awaited: every connection of an agent holds room for it.
+pub(super) fn begin<'a>(
+    link: &'a Arc<Link>,
+    session: &Arc<Session>,
+    inbound: Inbound,
+) -> Option<Begun<impl Future<Output = Answer> + Send + use<'a>>> {
+    let (about, under_way, call, handle) = prepare(session, inbound)?;
+    Some(Begun {
         about,
-        call,
-        handle,
         under_way,
+        answer: link.call(call, handle),
     })
+}
+
+/// Begins a call whose answer streams whatever the server does.
+fn begin_streaming(
+    link: &Arc<Link>,
+    session: &Arc<Session>,
+    inbound: Inbound,
+) -> Option<SessionCall> {
+    let (about, under_way, call, handle) = prepare(session, inbound)?;
+    let owned = Arc::clone(link);
+    let answer = Box::pin(async move { owned.call(call, handle).await });
+    let calling = Calling::pending(answer, about, Arc::clone(link));
+    Some(SessionCall::new(calling, under_way))
 }
 
 /// Makes a call and answers as JSON, or as a stream where the server streams or progress was asked for.
@@ -52,33 +77,26 @@ pub(super) async fn call(
     gate: &Arc<Gate>,
     link: &Arc<Link>,
     session: &Arc<Session>,
-    inbound: Inbound,
+    inbound: Box<Inbound>,
 ) -> Response<Body> {
-    let streams = inbound.wants_progress();
-    let Some(prepared) = prepare(session, inbound) else {
+    if inbound.wants_progress() {
+        return match begin_streaming(link, session, *inbound) {
+            Some(call) => stream(gate, session, call),
+            None => status_only(StatusCode::BAD_REQUEST),
+        };
+    }
+    let Some(begun) = begin(link, session, *inbound) else {
         return status_only(StatusCode::BAD_REQUEST);
     };
-    let Prepared {
-        about,
-        call,
-        handle,
-        under_way,
-    } = prepared;
-    if streams {
-        let owned = Arc::clone(link);
-        let answer = Box::pin(async move { owned.call(call, handle).await });
-        let calling = Calling::pending(answer, about, Arc::clone(link));
-        return stream(gate, session, SessionCall::new(calling, under_way));
-    }
-    match link.call(call, handle).await {
+    match begun.answer.await {
         Answer::Whole { message, .. } => json_answer(StatusCode::OK, message),
-        Answer::Failed(failure) => failed(&about, link, &failure).map_or_else(
+        Answer::Failed(failure) => failed(&begun.about, link, &failure).map_or_else(
             || status_only(StatusCode::ACCEPTED),
             |message| json_answer(StatusCode::OK, message),
         ),
         Answer::Stream(answer) => {
-            let calling = Calling::streaming(answer, about, Arc::clone(link));
-            stream(gate, session, SessionCall::new(calling, under_way))
+            let calling = Calling::streaming(answer, begun.about, Arc::clone(link));
+            stream(gate, session, SessionCall::new(calling, begun.under_way))
         }
     }
 }

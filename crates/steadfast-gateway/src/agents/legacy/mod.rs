@@ -22,7 +22,7 @@ use super::{hello, render, stream_body};
 use crate::Gate;
 use crate::body::Body;
 use crate::problem::{
-    INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, Problem, status_only, whole,
+    INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, Problem, rpc_error, status_only, whole,
 };
 
 pub(crate) use initialize::initialize;
@@ -50,10 +50,11 @@ pub(crate) async fn post(
         Err(refused) => return *refused,
     };
     match content {
-        Content::Message(inbound) => message(gate, &caller.link, &session, *inbound).await,
+        Content::Message(inbound) => message(gate, &caller.link, &session, inbound).await,
         Content::Batch(body) if session.revision == Revision::V2025_03_26 => {
             match inbound::batch(&body) {
-                Ok(messages) => batch::post(gate, &caller.link, &session, messages).await,
+                // Boxed as everything rare is: each connection holds room for what is not.
+                Ok(messages) => Box::pin(batch::post(gate, &caller.link, &session, messages)).await,
                 Err(invalid) => inbound::refusal(invalid),
             }
         }
@@ -111,7 +112,7 @@ async fn message(
     gate: &Arc<Gate>,
     link: &Arc<Link>,
     session: &Arc<Session>,
-    inbound: Inbound,
+    inbound: Box<Inbound>,
 ) -> Response<Body> {
     match inbound.envelope.kind {
         Kind::Request => match answer_here(gate, link, session, &inbound).await {
@@ -119,7 +120,7 @@ async fn message(
             None => call::call(gate, link, session, inbound).await,
         },
         Kind::Notification => {
-            notification(link, session, &inbound).await;
+            Box::pin(notification(link, session, &inbound)).await;
             status_only(StatusCode::ACCEPTED)
         }
         Kind::Result | Kind::Error => {
@@ -141,27 +142,37 @@ async fn answer_here(
     session: &Session,
     inbound: &Inbound,
 ) -> Option<Bytes> {
-    let id = inbound.raw_id()?;
     match &*inbound.method() {
-        "ping" => Some(render::result(id, b"{}")),
-        // A modern server is told the level with every request; the keeper takes it from the session.
-        "logging/setLevel" => {
-            let level = level(inbound);
-            let kept = match &level {
-                Some(level) => gate.sessions.set_log_level(session, level.clone()).await,
-                None => Ok(()),
-            };
-            if let Err(error) = kept {
-                tracing::warn!(%error, "the log level of a session could not be kept");
-            }
-            let modern = link.hello().is_some_and(|hello| hello.era() == Era::Modern);
-            modern.then(|| match level {
-                Some(_) => render::result(id, b"{}"),
-                None => crate::problem::rpc_error(Some(id), INVALID_PARAMS, "no such level", None),
-            })
-        }
+        "ping" => Some(render::result(inbound.raw_id()?, b"{}")),
+        "logging/setLevel" => Box::pin(set_level(gate, link, session, inbound)).await,
         _ => None,
     }
+}
+
+/// Keeps the level. A modern server is told it with every request, by the keeper; only a legacy one is
+/// asked to set it.
+async fn set_level(
+    gate: &Gate,
+    link: &Link,
+    session: &Session,
+    inbound: &Inbound,
+) -> Option<Bytes> {
+    let id = inbound.raw_id()?;
+    let level = level(inbound);
+    let known = level.is_some();
+    if let Some(level) = level
+        && let Err(error) = gate.sessions.set_log_level(session, level).await
+    {
+        tracing::warn!(%error, "the log level of a session could not be kept");
+    }
+    let modern = link.hello().is_some_and(|hello| hello.era() == Era::Modern);
+    modern.then(|| {
+        if known {
+            render::result(id, b"{}")
+        } else {
+            rpc_error(Some(id), INVALID_PARAMS, "no such level", None)
+        }
+    })
 }
 
 /// The level that `logging/setLevel` names, as the JSON string that it is.

@@ -52,8 +52,8 @@ pub(crate) async fn post(
         Content::Batch(_) => return inbound::refusal(envelope::Invalid::Batch),
     };
     match inbound.envelope.kind {
-        Kind::Request => request(gate, caller, headers, *inbound).await,
-        Kind::Notification => notification(caller, *inbound).await,
+        Kind::Request => request(gate, caller, headers, inbound).await,
+        Kind::Notification => Box::pin(notification(caller, *inbound)).await,
         // streamable-http, "Sending Messages" 4: clients MUST NOT send responses.
         Kind::Result | Kind::Error => Problem::new(
             StatusCode::BAD_REQUEST,
@@ -80,7 +80,7 @@ async fn request(
     gate: &Arc<Gate>,
     caller: &Caller,
     headers: &HeaderMap,
-    inbound: Inbound,
+    inbound: Box<Inbound>,
 ) -> Response<Body> {
     let link = &caller.link;
     let checked = mirrored::check(headers, &inbound).and_then(|revision| {
@@ -101,7 +101,7 @@ async fn request(
                     return json_answer(StatusCode::OK, render::result(id, &result));
                 }
             }
-            "subscriptions/listen" => return listen::serve(gate, link, &inbound).await,
+            "subscriptions/listen" => return Box::pin(listen::serve(gate, link, &inbound)).await,
             method if REMOVED.contains(&method) => return no_such_method(id, method),
             _ => {}
         }
@@ -120,7 +120,7 @@ fn no_such_method(id: &[u8], method: &str) -> Response<Body> {
 async fn call(
     gate: &Gate,
     link: &Arc<Link>,
-    inbound: Inbound,
+    inbound: Box<Inbound>,
     revision: Revision,
     translated: bool,
 ) -> Response<Body> {
@@ -128,13 +128,7 @@ async fn call(
         return status_only(StatusCode::BAD_REQUEST);
     };
     let progress = inbound.wants_progress();
-    let call = Call {
-        message: inbound.message,
-        envelope: inbound.envelope,
-        params: inbound.params,
-        origin: Origin::Modern { revision },
-    };
-    match link.call(call, CallHandle::new()).await {
+    match ask(link, inbound, revision).await {
         Answer::Whole { status, message } => {
             let status = whole_status(status, &message, translated);
             if progress && status == StatusCode::OK {
@@ -152,6 +146,22 @@ async fn call(
             stream_body::response(Stream { calling }, gate.settings.keep_alive)
         }
     }
+}
+
+/// Not async, so that nothing but the future itself is kept while it is awaited.
+fn ask(
+    link: &Arc<Link>,
+    inbound: Box<Inbound>,
+    revision: Revision,
+) -> impl Future<Output = Answer> + Send + use<'_> {
+    let inbound = *inbound;
+    let call = Call {
+        message: inbound.message,
+        envelope: inbound.envelope,
+        params: inbound.params,
+        origin: Origin::Modern { revision },
+    };
+    link.call(call, CallHandle::new())
 }
 
 /// The status of an answer. A modern server's own passes; a legacy one does not tell an unknown method
