@@ -57,7 +57,7 @@ pub(crate) fn not_observed(about: &About, what: &NotObserved) -> Bytes {
 
 /// What is known of the operation. It has no id, for nothing keeps it on record.
 fn operation(what: &NotObserved) -> Value {
-    json!({
+    let mut operation = json!({
         "state": "not_observed",
         "executed": what.executed,
         "server": what.server,
@@ -68,7 +68,13 @@ fn operation(what: &NotObserved) -> Value {
         "evidence": what.evidence,
         "next": null,
         "held": false,
-    })
+    });
+    // The server's Retry-After is the agent's to know: nothing is sent again for it (WR-05).
+    let retry_after = what.fault.as_ref().and_then(|fault| fault.retry_after);
+    if let (Some(wait), Some(members)) = (retry_after, operation.as_object_mut()) {
+        members.insert("retry_after_s".to_owned(), wait.0.div_ceil(1_000).into());
+    }
+    operation
 }
 
 fn not_observed_text(what: &NotObserved) -> String {

@@ -44,6 +44,8 @@ pub(crate) struct Unanswered {
     /// Whether it is proven that the peer did not act: nothing of the body left, or HTTP/2 says so
     /// (RFC 9113 section 8.7: REFUSED_STREAM; section 6.8: a stream above GOAWAY's last).
     pub(crate) proven_unsent: bool,
+    /// The peer refused this request, and goes on with others: the connection is as it was.
+    pub(crate) refused: bool,
 }
 
 /// An HTTP answer whose body is still to be read.
@@ -83,6 +85,7 @@ pub(crate) async fn exchange(
         fault,
         bytes_sent: 0,
         proven_unsent: true,
+        refused: false,
     };
     let mut lease = pool.lease(terms.max_idle).await.map_err(unsent)?;
     for fresh in [false, true] {
@@ -144,6 +147,7 @@ async fn attempt(
                 fault,
                 bytes_sent,
                 proven_unsent: bytes_sent == 0 && !outgoing.body.is_empty(),
+                refused: false,
             }))
         }
         Lease::Http2(sender) => {
@@ -156,17 +160,19 @@ async fn attempt(
                     if refused.take_message().is_some() {
                         return Err(Failed::NothingWritten);
                     }
-                    let proven_unsent = refused_by_http2(refused.error());
+                    let by_peer = refused_by_http2(refused.error());
                     Err(Failed::Unanswered(Unanswered {
                         fault: network_fault(refused.error()),
-                        bytes_sent: if proven_unsent { 0 } else { length },
-                        proven_unsent,
+                        bytes_sent: if by_peer { 0 } else { length },
+                        proven_unsent: by_peer,
+                        refused: by_peer,
                     }))
                 }
                 Err(_) => Err(Failed::Unanswered(Unanswered {
                     fault: late(limit),
                     bytes_sent: length,
                     proven_unsent: false,
+                    refused: false,
                 })),
             }
         }

@@ -126,7 +126,7 @@ impl Drop for Detached {
 struct Budget {
     /// Sent again after a refusal for its session (SE-01: once).
     session: u32,
-    /// Sent again where nothing had left.
+    /// Sent again where nothing had left, or where the peer refused it unseen.
     unsent: u32,
     /// Sent again with corrected headers (PV-08: once, and never unchanged).
     headers: u32,
@@ -155,6 +155,7 @@ enum Tried {
 enum Why {
     Session,
     Unsent,
+    Refused,
     Headers,
     Redirect,
 }
@@ -195,7 +196,7 @@ fn run(link: Arc<Link>, call: Call, policy: Policy, handle: CallHandle, reissued
                 } => {
                     let left = match why {
                         Why::Session => &mut budget.session,
-                        Why::Unsent => &mut budget.unsent,
+                        Why::Unsent | Why::Refused => &mut budget.unsent,
                         Why::Headers => &mut budget.headers,
                         Why::Redirect => &mut budget.redirects,
                     };
@@ -258,12 +259,13 @@ fn too_often(link: &Link, policy: &Policy, sent: Sent, why: Why) -> NotObserved 
     let evidence = match why {
         Why::Session => "the server refused its session, and then the new one",
         Why::Unsent => "the connection was lost each time before anything was sent",
+        Why::Refused => "the server refused it each time before looking at it",
         Why::Headers => "the server refused its headers, and then the corrected ones",
         Why::Redirect => "the server redirects too often",
     };
     let mut refused = not_observed(link, policy, sent, evidence, None);
     refused.executed = match why {
-        Why::Session | Why::Unsent | Why::Headers => Executed::No,
+        Why::Session | Why::Unsent | Why::Refused | Why::Headers => Executed::No,
         // Who redirects has looked at the request.
         Why::Redirect => Executed::Unknown,
     };

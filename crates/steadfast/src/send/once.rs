@@ -99,10 +99,18 @@ impl Attempt<'_> {
             fault,
             bytes_sent,
             proven_unsent,
+            refused,
         } = unanswered;
         self.sent.bytes = bytes_sent;
         self.sent.proven_unsent = proven_unsent;
         let generation = self.route.generation;
+        if refused {
+            return Tried::Again {
+                after: None,
+                why: Why::Refused,
+                sent: self.sent,
+            };
+        }
         if proven_unsent {
             // Nothing left: the connection is gone, and the call may go out on the next one.
             self.link.lost(generation, fault);
