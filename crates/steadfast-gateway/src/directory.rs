@@ -8,10 +8,13 @@ use steadfast::{Keeper, config};
 use steadfast_core::code::{self, Code};
 use steadfast_core::{AgentName, ServerName};
 use steadfast_store::{AgentKey, AgentRecord, ServerRecord, SharedRecords, Source, make_key};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, broadcast};
 
 use crate::clock;
 use crate::credential::Credentials;
+
+/// How many revoked keys may be waiting to be noticed. Where there are more, all streams are ended.
+const REVOKED_AT_ONCE: usize = 16;
 
 /// Agents and servers. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -19,6 +22,8 @@ pub struct Directory {
     keeper: Keeper,
     records: SharedRecords,
     pub(crate) credentials: Arc<Credentials>,
+    /// Agents whose key is worth nothing any more.
+    revoked: broadcast::Sender<AgentName>,
     /// One change at a time, so that store and keeper see changes in the same order.
     changing: Arc<Mutex<()>>,
 }
@@ -83,8 +88,14 @@ impl Directory {
             keeper,
             records,
             credentials: Arc::new(Credentials::new(anonymous)),
+            revoked: broadcast::Sender::new(REVOKED_AT_ONCE),
             changing: Arc::default(),
         }
+    }
+
+    /// Every agent whose key is worth nothing any more, from now on.
+    pub(crate) fn revoked(&self) -> broadcast::Receiver<AgentName> {
+        self.revoked.subscribe()
     }
 
     /// Gives the keeper everything that the store holds. Once, at start.
@@ -163,6 +174,8 @@ impl Directory {
             return Err(Error::NotFound("agent", name.as_str().to_owned()));
         }
         self.credentials.set(&name, Some(hash));
+        // Without the gateway nobody listens.
+        let _ = self.revoked.send(name);
         Ok(key)
     }
 

@@ -24,10 +24,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use steadfast::Keeper;
+use steadfast::{Change, Keeper};
+use steadfast_core::AgentName;
 use steadfast_core::code::{self, Code};
 use steadfast_store::SharedRecords;
 use tokio::net::TcpListener;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
 
 use agents::events::EventLog;
@@ -99,7 +102,8 @@ pub(crate) struct Gate {
 pub struct Gateway {
     listener: Listener,
     gate: Arc<Gate>,
-    sweeper: JoinHandle<()>,
+    /// What runs beside the requests.
+    chores: [JoinHandle<()>; 3],
 }
 
 impl Gateway {
@@ -154,11 +158,15 @@ impl Gateway {
             mirrored: Mirrored::default(),
             admin,
         });
-        let sweeper = tokio::spawn(sweep(Arc::clone(&gate)));
+        let chores = [
+            tokio::spawn(sweep(Arc::clone(&gate))),
+            tokio::spawn(follow_changes(Arc::clone(&gate), gate.keeper.changes())),
+            tokio::spawn(follow_keys(Arc::clone(&gate), gate.directory.revoked())),
+        ];
         Ok(Self {
             listener: Listener::start(socket, local, Arc::clone(&gate)),
             gate,
-            sweeper,
+            chores,
         })
     }
 
@@ -176,11 +184,12 @@ impl Gateway {
 
     /// Ends streams, lets answers under way finish, and closes, within two seconds. Sessions stay.
     pub async fn shutdown(self) {
-        self.sweeper.abort();
-        self.gate.sessions.end_listening();
-        self.gate.hub.end();
+        for chore in &self.chores {
+            chore.abort();
+        }
+        self.gate.sessions.end_listening(|_| true);
+        self.gate.hub.retain(|_, _| false);
         self.listener.shutdown().await;
-        self.gate.sessions.sweep().await;
     }
 }
 
@@ -189,5 +198,35 @@ async fn sweep(gate: Arc<Gate>) {
         tokio::time::sleep(SWEEP_EVERY).await;
         gate.events.sweep();
         gate.sessions.sweep().await;
+    }
+}
+
+/// A connection that left the configuration leaves nothing open behind.
+async fn follow_changes(gate: Arc<Gate>, mut changes: Receiver<Change>) {
+    loop {
+        match changes.recv().await {
+            Ok(Change::Connection(_)) => {}
+            Ok(Change::Removed(..)) | Err(RecvError::Lagged(_)) => {
+                let there = |agent: &_, server: &_| gate.keeper.link(agent, server).is_some();
+                gate.sessions.retain(there);
+                gate.hub.retain(there);
+            }
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+/// The streams of an agent end with its key; with the new one it opens others in the same sessions.
+async fn follow_keys(gate: Arc<Gate>, mut revoked: Receiver<AgentName>) {
+    loop {
+        let whose = match revoked.recv().await {
+            Ok(agent) => Some(agent),
+            Err(RecvError::Lagged(_)) => None,
+            Err(RecvError::Closed) => return,
+        };
+        let theirs = |agent: &AgentName| whose.as_ref().is_none_or(|it| it == agent);
+        gate.sessions
+            .end_listening(|session| theirs(&session.agent));
+        gate.hub.retain(|agent, _| !theirs(agent));
     }
 }

@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tower_service::Service as _;
@@ -29,6 +30,11 @@ const DRAIN: Duration = Duration::from_millis(1_500);
 
 /// How long to wait where the system has no file descriptor left for a new connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a connection may be silent until the system asks whether the peer is still there, and how
+/// often it then asks.
+const PROBE_AFTER: Duration = Duration::from_secs(60);
+const PROBE_EVERY: Duration = Duration::from_secs(15);
 
 /// What connections do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,11 +118,13 @@ impl Server {
     async fn serve(mut self, stream: TcpStream) {
         // Each event and answer leaves at once.
         let _ = stream.set_nodelay(true);
+        // An agent that is gone without a word must not cost a connection for ever.
+        let probes = TcpKeepalive::new()
+            .with_time(PROBE_AFTER)
+            .with_interval(PROBE_EVERY);
+        let _ = SockRef::from(&stream).set_tcp_keepalive(&probes);
         let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder
-            .http1()
-            .max_buf_size(READ_BUFFER)
-            .pipeline_flush(true);
+        builder.http1().max_buf_size(READ_BUFFER);
         let gate = Arc::clone(&self.gate);
         let service = service_fn(move |request| respond(Arc::clone(&gate), request));
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));

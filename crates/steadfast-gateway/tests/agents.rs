@@ -489,3 +489,26 @@ async fn a_shutdown_is_bounded() {
         began.elapsed()
     );
 }
+
+#[tokio::test]
+async fn streams_end_with_the_key_and_with_the_connection() {
+    let house = House::with(Behaviour::legacy("2025-11-25")).await;
+    let agent = house.legacy();
+    agent.initialize().await.unwrap();
+    let mut stream = agent.open_get(None).await.unwrap();
+    let key = house.gateway.directory().make_key("support").await.unwrap();
+    while stream.next().await.unwrap().is_some() {}
+    assert_eq!(agent.call("echo", json!({})).await.unwrap().status, 401);
+
+    let renewed = testkit::Agent::legacy(house.address(), "/mcp/booking", Some(key.reveal()));
+    renewed.set_session(agent.session().as_deref());
+    assert_eq!(renewed.call("echo", json!({})).await.unwrap().text(), "{}");
+    let mut stream = renewed.open_get(None).await.unwrap();
+    let directory = house.gateway.directory();
+    directory
+        .remove_server("booking", steadfast_store::Source::Admin)
+        .await
+        .unwrap();
+    while stream.next().await.unwrap().is_some() {}
+    assert_eq!(renewed.call("echo", json!({})).await.unwrap().status, 404);
+}

@@ -16,6 +16,9 @@ use tokio::time::Instant;
 
 use super::events::Stream;
 
+/// How many questions may wait for one agent; more are answered as if nobody could.
+const MOST_QUESTIONS: usize = 64;
+
 /// One session.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -185,6 +188,10 @@ impl Session {
         };
         let server_id = envelope.rpc_id(source);
         let mut live = self.live.lock();
+        if live.questions.len() >= MOST_QUESTIONS {
+            drop(live);
+            return Err(request);
+        }
         live.next_question += 1;
         let id = live.next_question;
         let with = id.to_string();
@@ -257,6 +264,14 @@ impl Session {
         self.live.lock().listening.clone()
     }
 
+    /// Ends the listening stream.
+    pub(super) fn end_listening(&self) {
+        let listening = self.live.lock().listening.take();
+        if let Some(stream) = listening {
+            stream.discard();
+        }
+    }
+
     /// Nothing is under way, and nobody listens.
     pub(super) fn is_quiet(&self) -> bool {
         let live = self.live.lock();
@@ -283,12 +298,9 @@ impl Session {
     pub(super) fn close(&self) {
         let mut live = self.live.lock();
         let questions = std::mem::take(&mut live.questions);
-        let listening = live.listening.take();
         drop(live);
         drop(questions);
-        if let Some(stream) = listening {
-            stream.discard();
-        }
+        self.end_listening();
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use parking_lot::{Mutex, RwLock};
 use steadfast_core::bridge::Client;
 use steadfast_core::{AgentName, Revision, ServerName, SessionId, Wall};
@@ -16,8 +17,11 @@ use super::session::Session;
 use crate::clock;
 use crate::unguessable::Unguessable;
 
-/// How much later than noted a session must have been used before that is noted again.
-const NOTE_EVERY: i64 = 60_000;
+/// How much later than noted, in milliseconds, a session must have been used before that is noted again.
+const NOTE_EVERY: i64 = 600_000;
+
+/// How many uses are noted at a time: the store makes one transaction of what comes together.
+const NOTES_TOGETHER: usize = 64;
 
 /// All sessions.
 #[derive(Debug)]
@@ -195,19 +199,32 @@ impl Sessions {
         those.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Ends every listening stream: the gateway stops.
-    pub(crate) fn end_listening(&self) {
-        for session in self.by_key.read().values() {
-            if let Some(stream) = session.listening_now() {
-                stream.discard();
-            }
+    /// Ends the listening streams of some sessions. The sessions stay.
+    pub(crate) fn end_listening(&self, of: impl Fn(&Session) -> bool) {
+        for session in self.by_key.read().values().filter(|session| of(session)) {
+            session.end_listening();
+        }
+    }
+
+    /// Drops the sessions of connections that are no more. Where one comes back, so do those of its
+    /// sessions that are still on record.
+    pub(crate) fn retain(&self, still_there: impl Fn(&AgentName, &ServerName) -> bool) {
+        let gone = |session: &Session| !still_there(&session.agent, &session.server);
+        let dropped: Vec<_> = {
+            let mut by_key = self.by_key.write();
+            let dropped = by_key.extract_if(|_, session| gone(session));
+            dropped.map(|(_, session)| session).collect()
+        };
+        for session in dropped {
+            session.close();
         }
     }
 
     /// Drops the longest unused sessions from memory, down to what may be there. They stay on record.
     async fn relieve(&self) {
-        for session in self.drop_quiet() {
-            self.note(&session).await;
+        let dropped = self.drop_quiet();
+        self.note_all(&dropped).await;
+        for session in dropped {
             session.close();
         }
     }
@@ -229,11 +246,18 @@ impl Sessions {
             .collect()
     }
 
-    /// Writes down when a session was used, if that is news.
-    async fn note(&self, session: &Session) {
-        if !session.is_news(NOTE_EVERY) {
-            return;
+    /// Writes down when sessions were used, as far as that is news.
+    async fn note_all(&self, sessions: &[Arc<Session>]) {
+        let news: Vec<_> = sessions
+            .iter()
+            .filter(|it| it.is_news(NOTE_EVERY))
+            .collect();
+        for some in news.chunks(NOTES_TOGETHER) {
+            join_all(some.iter().map(|session| self.note(session))).await;
         }
+    }
+
+    async fn note(&self, session: &Session) {
         let used = session.used_at();
         match self.records.touch_agent_session(&session.key, used).await {
             Ok(_) => session.noted(used),
@@ -246,8 +270,8 @@ impl Sessions {
         let all: Vec<_> = self.by_key.read().values().cloned().collect();
         let idle = i64::try_from(self.idle.as_millis()).unwrap_or(i64::MAX);
         let before = Wall(clock::wall().0.saturating_sub(idle));
+        self.note_all(&all).await;
         for session in all {
-            self.note(&session).await;
             session.give_up_questions(self.input_wait);
             if session.used_at() < before && session.is_quiet() {
                 self.by_key.write().remove(&session.key);

@@ -174,9 +174,11 @@ impl Hub {
         }
     }
 
-    /// Ends every stream: the gateway stops.
-    pub(crate) fn end(&self) {
-        self.subscribers.lock().by_connection.clear();
+    /// Ends the streams of all connections but some.
+    pub(crate) fn retain(&self, still_there: impl Fn(&AgentName, &ServerName) -> bool) {
+        let mut subscribers = self.subscribers.lock();
+        let those = &mut subscribers.by_connection;
+        those.retain(|(agent, server), _| still_there(agent, server));
     }
 }
 
