@@ -5,15 +5,22 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
-    let folder = Path::new(&variable("CARGO_MANIFEST_DIR")?).join("../../docs/errors").canonicalize()?;
+    let folder = Path::new(&variable("CARGO_MANIFEST_DIR")?)
+        .join("../../docs/errors")
+        .canonicalize()?;
     println!("cargo::rerun-if-changed={}", folder.display());
-    let mut pages: Vec<PathBuf> =
-        fs::read_dir(&folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
+    let mut pages: Vec<PathBuf> = fs::read_dir(&folder)?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<io::Result<_>>()?;
     pages.retain(|page| page.extension().is_some_and(|extension| extension == "md"));
     pages.sort();
     let mut code = String::from("pub(super) const PAGES: &[(&str, &str)] = &[\n");
     for page in pages {
-        let name = page.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = page
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         writeln!(code, "    ({name:?}, include_str!({page:?})),").map_err(io::Error::other)?;
     }
     code.push_str("];\n");

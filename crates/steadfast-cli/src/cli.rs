@@ -13,7 +13,11 @@ use crate::{logging, output};
 
 /// Keeps agents connected to their remote MCP servers, and never silently repeats a consequential write.
 #[derive(Parser)]
-#[command(name = "steadfast", version, after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a person must act.")]
+#[command(
+    name = "steadfast",
+    version,
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a person must act."
+)]
 struct Cli {
     #[command(flatten)]
     options: Options,
@@ -103,10 +107,9 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
     } else {
         tokio::runtime::Builder::new_current_thread()
     };
-    let runtime = builder
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(code::INTERNAL, format!("the runtime cannot start: {error}")))?;
+    let runtime = builder.enable_all().build().map_err(|error| {
+        Failure::new(code::INTERNAL, format!("the runtime cannot start: {error}"))
+    })?;
     if !is_daemon {
         logging::start(logging::Format::Text, "warn")?;
     }
@@ -142,7 +145,10 @@ async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
 }
 
 fn not_built(command: &str) -> Failure {
-    Failure::new(code::NOT_BUILT, format!("`steadfast {command}` is not built yet"))
+    Failure::new(
+        code::NOT_BUILT,
+        format!("`steadfast {command}` is not built yet"),
+    )
 }
 
 #[cfg(test)]
@@ -159,10 +165,21 @@ mod tests {
     #[test]
     fn help_lists_what_is_built_and_nothing_else() {
         let help = Cli::command().render_help().to_string();
-        for built in ["serve", "import", "apply", "agent", "server", "status", "reload", "call", "explain"] {
+        for built in [
+            "serve", "import", "apply", "agent", "server", "status", "reload", "call", "explain",
+        ] {
             assert!(help.contains(&format!("\n  {built}")), "{built}: {help}");
         }
-        for later in ["sign-in", "sign-out", "grant", "operations", "notices", "doctor", "vault", "connect "] {
+        for later in [
+            "sign-in",
+            "sign-out",
+            "grant",
+            "operations",
+            "notices",
+            "doctor",
+            "vault",
+            "connect ",
+        ] {
             assert!(!help.contains(&format!("\n  {later}")), "{later}: {help}");
         }
     }

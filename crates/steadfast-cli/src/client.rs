@@ -46,7 +46,10 @@ impl Client {
             .usage());
         }
         let mut authorization = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| {
-            Failure::new(code::BAD_ADMIN_TOKEN, "the token has characters that a header cannot carry")
+            Failure::new(
+                code::BAD_ADMIN_TOKEN,
+                "the token has characters that a header cannot carry",
+            )
         })?;
         authorization.set_sensitive(true);
         Ok(Self {
@@ -75,9 +78,16 @@ impl Client {
         self.admin(Method::DELETE, path, None).await
     }
 
-    async fn admin(&self, method: Method, path: &[&str], body: Option<&Value>) -> Result<Value, Failure> {
+    async fn admin(
+        &self,
+        method: Method,
+        path: &[&str],
+        body: Option<&Value>,
+    ) -> Result<Value, Failure> {
         let exchange = async {
-            let response = self.send(method, &admin_path(path), HeaderMap::new(), body).await?;
+            let response = self
+                .send(method, &admin_path(path), HeaderMap::new(), body)
+                .await?;
             self.whole(response).await
         };
         let limited = tokio::time::timeout(ANSWER, exchange).await;
@@ -86,7 +96,10 @@ impl Client {
     }
 
     fn silent(&self) -> Failure {
-        let message = format!("the daemon at {} took the request and does not answer", self.base);
+        let message = format!(
+            "the daemon at {} took the request and does not answer",
+            self.base
+        );
         Failure::new(code::NO_DAEMON, message)
     }
 
@@ -102,15 +115,29 @@ impl Client {
             Ok(value) if status.is_success() => Ok(value),
             Ok(problem) => Err(told(status, &problem)),
             Err(_) => {
-                let message = format!("what answers at {} with status {status} is not Steadfast", self.base);
+                let message = format!(
+                    "what answers at {} with status {status} is not Steadfast",
+                    self.base
+                );
                 Err(Failure::new(code::NO_DAEMON, message))
             }
         }
     }
 
     /// A call of the admin API that may take as long as a tool takes.
-    pub(crate) async fn post_patiently(&self, path: &[&str], body: &Value) -> Result<Value, Failure> {
-        let response = self.send(Method::POST, &admin_path(path), HeaderMap::new(), Some(body)).await?;
+    pub(crate) async fn post_patiently(
+        &self,
+        path: &[&str],
+        body: &Value,
+    ) -> Result<Value, Failure> {
+        let response = self
+            .send(
+                Method::POST,
+                &admin_path(path),
+                HeaderMap::new(),
+                Some(body),
+            )
+            .await?;
         let (status, body) = self.whole(response).await?;
         self.admin_answer(status, &body)
     }
@@ -119,12 +146,17 @@ impl Client {
     pub(crate) async fn changes(&self) -> Result<Events, Failure> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        let response = self.send(Method::GET, &admin_path(&["changes"]), headers, None).await?;
+        let response = self
+            .send(Method::GET, &admin_path(&["changes"]), headers, None)
+            .await?;
         if response.status() == StatusCode::OK {
             return Ok(Events::of(response));
         }
         let (status, body) = self.whole(response).await?;
-        Err(self.admin_answer(status, &body).err().unwrap_or_else(|| self.silent()))
+        Err(self
+            .admin_answer(status, &body)
+            .err()
+            .unwrap_or_else(|| self.silent()))
     }
 
     /// One request, to any path.
@@ -143,8 +175,9 @@ impl Client {
         };
         let request = self.request(method, path, headers, body)?;
         let failed = |error: hyper::Error| self.unreachable(&error.to_string());
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(wire)).await.map_err(failed)?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(wire))
+            .await
+            .map_err(failed)?;
         // Ends with the response, or when the response is dropped.
         tokio::spawn(connection);
         sender.send_request(request).await.map_err(failed)
@@ -158,15 +191,21 @@ impl Client {
         body: Option<&Value>,
     ) -> Result<Request<Full<Bytes>>, Failure> {
         let path = format!("{}{path}", self.base.path().trim_end_matches('/'));
-        let bytes = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+        let bytes = body
+            .map(|body| Bytes::from(body.to_string()))
+            .unwrap_or_default();
         let mut request = Request::new(Full::new(bytes));
         *request.method_mut() = method;
-        *request.uri_mut() =
-            path.parse().map_err(|_| Failure::new(code::NOT_FOUND, format!("`{path}` is not a path")))?;
+        *request.uri_mut() = path
+            .parse()
+            .map_err(|_| Failure::new(code::NOT_FOUND, format!("`{path}` is not a path")))?;
         let own = request.headers_mut();
         *own = headers;
         own.insert(AUTHORIZATION, self.authorization.clone());
-        own.insert(USER_AGENT, HeaderValue::from_static(concat!("steadfast-cli/", env!("CARGO_PKG_VERSION"))));
+        own.insert(
+            USER_AGENT,
+            HeaderValue::from_static(concat!("steadfast-cli/", env!("CARGO_PKG_VERSION"))),
+        );
         if let Ok(host) = HeaderValue::from_str(self.base.authority()) {
             own.insert(HOST, host);
         }
@@ -192,20 +231,31 @@ impl Client {
             .with_root_certificates(roots)
             .with_no_client_auth();
         let name = ServerName::try_from(host.to_owned()).map_err(std::io::Error::other)?;
-        let tls = TlsConnector::from(Arc::new(config)).connect(name, tcp).await?;
+        let tls = TlsConnector::from(Arc::new(config))
+            .connect(name, tcp)
+            .await?;
         Ok(Box::new(tls))
     }
 
     fn unreachable(&self, why: &str) -> Failure {
-        Failure::new(code::NO_DAEMON, format!("no daemon answers at {}: {why}", self.base))
+        Failure::new(
+            code::NO_DAEMON,
+            format!("no daemon answers at {}: {why}", self.base),
+        )
     }
 
     /// Reads a whole answer.
-    pub(crate) async fn whole(&self, response: Response<Incoming>) -> Result<(StatusCode, Bytes), Failure> {
+    pub(crate) async fn whole(
+        &self,
+        response: Response<Incoming>,
+    ) -> Result<(StatusCode, Bytes), Failure> {
         let status = response.status();
         let body = Limited::new(response.into_body(), LARGEST).collect().await;
         let body = body.map_err(|error| {
-            let message = format!("the answer of the daemon at {} broke off: {error}", self.base);
+            let message = format!(
+                "the answer of the daemon at {} broke off: {error}",
+                self.base
+            );
             Failure::new(code::NO_DAEMON, message)
         })?;
         Ok((status, body.to_bytes()))
@@ -216,7 +266,9 @@ trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
 fn admin_path(path: &[&str]) -> String {
-    path.iter().fold(String::from("/api/v1"), |path, part| path + "/" + &escaped(part))
+    path.iter().fold(String::from("/api/v1"), |path, part| {
+        path + "/" + &escaped(part)
+    })
 }
 
 /// One part of a path (RFC 3986 section 3.3): everything else than what never needs it is escaped.
@@ -234,8 +286,13 @@ pub(crate) fn escaped(part: &str) -> String {
 
 /// What problem details (RFC 9457) tell.
 fn told(status: StatusCode, problem: &Value) -> Failure {
-    let known = problem["code"].as_str().and_then(Code::find).unwrap_or(code::INTERNAL);
-    let message = problem["detail"].as_str().map_or_else(|| format!("the daemon answered {status}"), str::to_owned);
+    let known = problem["code"]
+        .as_str()
+        .and_then(Code::find)
+        .unwrap_or(code::INTERNAL);
+    let message = problem["detail"]
+        .as_str()
+        .map_or_else(|| format!("the daemon answered {status}"), str::to_owned);
     match problem["hint"].as_str() {
         Some(hint) => Failure::hinted(known, message, hint.to_owned()),
         None => Failure::new(known, message),
@@ -286,16 +343,23 @@ mod tests {
 
     #[test]
     fn parts_of_a_path_cannot_leave_it() {
-        assert_eq!(admin_path(&["agents", "a b/../c?#"]), "/api/v1/agents/a%20b%2F..%2Fc%3F%23");
+        assert_eq!(
+            admin_path(&["agents", "a b/../c?#"]),
+            "/api/v1/agents/a%20b%2F..%2Fc%3F%23"
+        );
     }
 
     #[test]
     fn problems_are_told_in_the_daemons_words() {
-        let problem = serde_json::json!({"code": "SF0008", "detail": "it is there", "hint": "Rename it."});
+        let problem =
+            serde_json::json!({"code": "SF0008", "detail": "it is there", "hint": "Rename it."});
         let Failure::Said(said) = told(StatusCode::CONFLICT, &problem) else {
             panic!("a failure with something to say");
         };
-        assert_eq!((said.code, said.message.as_str()), (code::CONFLICT, "it is there"));
+        assert_eq!(
+            (said.code, said.message.as_str()),
+            (code::CONFLICT, "it is there")
+        );
         assert_eq!(said.hint, "Rename it.");
         let Failure::Said(said) = told(StatusCode::BAD_GATEWAY, &Value::Null) else {
             panic!("a failure with something to say");

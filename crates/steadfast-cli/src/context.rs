@@ -16,13 +16,31 @@ use crate::output::Output;
 #[derive(Args)]
 pub(crate) struct Options {
     /// The data directory; else the platform's own
-    #[arg(long, global = true, env = "STEADFAST_DATA", value_name = "DIR", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        env = "STEADFAST_DATA",
+        value_name = "DIR",
+        hide_env_values = true
+    )]
     pub(crate) data: Option<PathBuf>,
     /// The address of the daemon; else the one that runs on the data directory
-    #[arg(long, global = true, env = "STEADFAST_URL", value_name = "URL", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        env = "STEADFAST_URL",
+        value_name = "URL",
+        hide_env_values = true
+    )]
     pub(crate) url: Option<Url>,
     /// The admin token; else the one in the data directory
-    #[arg(long, global = true, env = "STEADFAST_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        env = "STEADFAST_TOKEN",
+        value_name = "TOKEN",
+        hide_env_values = true
+    )]
     pub(crate) token: Option<String>,
     /// Print results as JSON
     #[arg(long, global = true)]
@@ -81,7 +99,8 @@ impl Context {
             return Ok(None);
         };
         let url = Url::parse(&daemon.url);
-        url.map(Some).map_err(|error| Failure::new(code::INTERNAL, format!("`{}`: {error}", daemon.url)))
+        url.map(Some)
+            .map_err(|error| Failure::new(code::INTERNAL, format!("`{}`: {error}", daemon.url)))
     }
 
     fn no_daemon(&self) -> Result<Failure, Failure> {
@@ -100,10 +119,18 @@ impl Context {
             Some(Host::Ipv6(address)) => address.is_loopback() || self.options.url.is_none(),
             None => false,
         };
-        let kept = if is_here { self.data_dir()?.token()? } else { None };
+        let kept = if is_here {
+            self.data_dir()?.token()?
+        } else {
+            None
+        };
         kept.ok_or_else(|| {
             let message = format!("there is no admin token for the daemon at {url}");
-            Failure::hinted(code::BAD_ADMIN_TOKEN, message, "Set STEADFAST_TOKEN to the one in its `admin.token`.")
+            Failure::hinted(
+                code::BAD_ADMIN_TOKEN,
+                message,
+                "Set STEADFAST_TOKEN to the one in its `admin.token`.",
+            )
         })
     }
 

@@ -12,9 +12,9 @@ use steadfast_store::{SharedRecords, Source, SqliteOptions, SqliteRecords};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+use crate::config::Loaded;
 use crate::config::schema::File;
 use crate::config::watch::{self, Watch};
-use crate::config::Loaded;
 use crate::data_dir::{DaemonEntry, DaemonLock, DataDir, TokenOrigin};
 use crate::failure::Failure;
 
@@ -50,10 +50,18 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// Starts it. Nothing is changed where the address cannot be listened on.
     pub(crate) async fn start(start: Start<'_>) -> Result<Self, Failure> {
-        let file = start.config.as_ref().map(|loaded| loaded.file.clone()).unwrap_or_default();
+        let file = start
+            .config
+            .as_ref()
+            .map(|loaded| loaded.file.clone())
+            .unwrap_or_default();
         let listen = start.listen.unwrap_or(file.gateway.listen);
         start.data.create()?;
-        drop(TcpListener::bind(listen).await.map_err(|error| cannot_listen(listen, &error))?);
+        drop(
+            TcpListener::bind(listen)
+                .await
+                .map_err(|error| cannot_listen(listen, &error))?,
+        );
 
         let store = start.data.store_file(&file.store.url);
         let records = SqliteRecords::open(&store, SqliteOptions::default()).await?;
@@ -70,12 +78,14 @@ impl Daemon {
             .map_err(|fault| Failure::new(fault.kind.code(), fault.message))?;
         let status = ConfigFile::default();
         let settings = gateway_settings(&file, listen, &token.0, status.clone());
-        let gateway = Gateway::start(settings, keeper.clone(), Arc::clone(&records)).await.map_err(|error| {
-            match &error {
-                steadfast_gateway::Error::Listen { address, source } => cannot_listen(*address, source),
+        let gateway = Gateway::start(settings, keeper.clone(), Arc::clone(&records))
+            .await
+            .map_err(|error| match &error {
+                steadfast_gateway::Error::Listen { address, source } => {
+                    cannot_listen(*address, source)
+                }
                 other => Failure::new(other.code(), other.to_string()),
-            }
-        })?;
+            })?;
 
         let announced = start.data.announce(&DaemonEntry {
             url: format!("http://{}", reachable(gateway.local_addr())),
@@ -113,9 +123,15 @@ impl Daemon {
             watching.abort();
         }
         let ended = [
-            tokio::time::timeout(GATEWAY_ENDS, self.gateway.shutdown()).await.is_ok(),
-            tokio::time::timeout(KEEPER_ENDS, self.keeper.shutdown()).await.is_ok(),
-            tokio::time::timeout(STORE_ENDS, self.records.close()).await.is_ok(),
+            tokio::time::timeout(GATEWAY_ENDS, self.gateway.shutdown())
+                .await
+                .is_ok(),
+            tokio::time::timeout(KEEPER_ENDS, self.keeper.shutdown())
+                .await
+                .is_ok(),
+            tokio::time::timeout(STORE_ENDS, self.records.close())
+                .await
+                .is_ok(),
         ];
         if ended.contains(&false) {
             tracing::info!("not everything had ended in time");
@@ -127,9 +143,14 @@ impl Daemon {
 async fn warn_of_leftovers(records: &SharedRecords) -> Result<(), Failure> {
     let agents = records.agents().await?;
     let servers = records.servers().await?;
-    let agents = agents.iter().filter(|agent| agent.source == Source::File).map(|agent| agent.name.as_str());
-    let servers =
-        servers.iter().filter(|server| server.source == Source::File).map(|server| server.name.as_str());
+    let agents = agents
+        .iter()
+        .filter(|agent| agent.source == Source::File)
+        .map(|agent| agent.name.as_str());
+    let servers = servers
+        .iter()
+        .filter(|server| server.source == Source::File)
+        .map(|server| server.name.as_str());
     let names: Vec<&str> = agents.chain(servers).collect();
     if !names.is_empty() {
         tracing::warn!(
@@ -148,7 +169,12 @@ fn keeper_settings(file: &File) -> keeper::Settings {
     }
 }
 
-fn gateway_settings(file: &File, listen: SocketAddr, token: &str, config_file: ConfigFile) -> Settings {
+fn gateway_settings(
+    file: &File,
+    listen: SocketAddr,
+    token: &str,
+    config_file: ConfigFile,
+) -> Settings {
     let gateway = &file.gateway;
     Settings {
         public_url: gateway.public_url.clone(),

@@ -125,7 +125,10 @@ impl DataDir {
     }
 
     /// The admin token; at the first start it is `given`, or made.
-    pub(crate) fn token_or_make(&self, given: Option<&str>) -> Result<(String, TokenOrigin), Failure> {
+    pub(crate) fn token_or_make(
+        &self,
+        given: Option<&str>,
+    ) -> Result<(String, TokenOrigin), Failure> {
         if let Some(token) = self.token()? {
             return Ok((token, TokenOrigin::Kept));
         }
@@ -134,12 +137,18 @@ impl DataDir {
             Some(_) | None => (random_token()?, TokenOrigin::Made),
         };
         let path = self.path.join(TOKEN_FILE);
-        if self.publish(&path, &token).map_err(|error| unreadable(&path, &error))? {
+        if self
+            .publish(&path, &token)
+            .map_err(|error| unreadable(&path, &error))?
+        {
             return Ok((token, origin));
         }
         // Another daemon that starts at the same moment was faster: its token counts.
         let token = self.token()?.ok_or_else(|| {
-            Failure::new(code::FILE_UNREADABLE, format!("{} has vanished", path.display()))
+            Failure::new(
+                code::FILE_UNREADABLE,
+                format!("{} has vanished", path.display()),
+            )
         })?;
         Ok((token, TokenOrigin::Kept))
     }
@@ -147,7 +156,9 @@ impl DataDir {
     /// Writes the whole file under another name first, so that nobody ever reads half of it. Whether it is
     /// ours now: a file that is there is never replaced.
     fn publish(&self, path: &Path, token: &str) -> std::io::Result<bool> {
-        let draft = self.path.join(format!(".{TOKEN_FILE}.{}.new", std::process::id()));
+        let draft = self
+            .path
+            .join(format!(".{TOKEN_FILE}.{}.new", std::process::id()));
         let mut file = private().truncate(true).open(&draft)?;
         writeln!(file, "{token}")?;
         file.sync_all()?;
@@ -177,8 +188,14 @@ impl DataDir {
 
     /// The daemon that runs here; the one that started last, if there are several.
     pub(crate) fn daemon(&self) -> Option<DaemonEntry> {
-        let running = self.entries().into_iter().filter(|(is_running, _)| *is_running);
-        running.map(|(_, entry)| entry).max_by_key(|entry| entry.since).map(|entry| entry.entry)
+        let running = self
+            .entries()
+            .into_iter()
+            .filter(|(is_running, _)| *is_running);
+        running
+            .map(|(_, entry)| entry)
+            .max_by_key(|entry| entry.since)
+            .map(|entry| entry.entry)
     }
 
     fn entry_file(&self, number: usize) -> PathBuf {
@@ -207,7 +224,10 @@ struct Dated {
 
 impl Dated {
     fn read(mut file: File) -> Option<Self> {
-        let since = file.metadata().and_then(|metadata| metadata.modified()).ok();
+        let since = file
+            .metadata()
+            .and_then(|metadata| metadata.modified())
+            .ok();
         let mut text = String::new();
         file.read_to_string(&mut text).ok()?;
         let entry = serde_json::from_str(&text).ok()?;
@@ -244,13 +264,14 @@ fn random_token() -> Result<String, Failure> {
 fn platform_folder() -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     // XDG Base Directory Specification: a relative path is to be ignored.
-    let xdg = variable("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let xdg = variable("XDG_DATA_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute());
     if cfg!(target_os = "macos") {
         return Some(PathBuf::from(variable("HOME")?).join("Library/Application Support"));
     }
     xdg.or_else(|| Some(PathBuf::from(variable("HOME")?).join(".local/share")))
 }
-
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::hinted(
@@ -303,7 +324,11 @@ mod tests {
         let again = data.token_or_make(Some("other")).unwrap();
         assert_eq!(again, (token.clone(), TokenOrigin::Kept));
         assert_eq!(data.token().unwrap(), Some(token));
-        assert_eq!(fs::read_dir(data.path()).unwrap().count(), 1, "no draft is left");
+        assert_eq!(
+            fs::read_dir(data.path()).unwrap().count(),
+            1,
+            "no draft is left"
+        );
     }
 
     #[test]
@@ -339,7 +364,10 @@ mod tests {
         let (_outer, data) = fresh();
         assert_eq!(data.store_file("sqlite:a.db"), data.path().join("a.db"));
         assert_eq!(data.store_file("sqlite:/b/a.db"), PathBuf::from("/b/a.db"));
-        assert_eq!(data.store_file("sqlite:///b/a.db"), PathBuf::from("/b/a.db"));
+        assert_eq!(
+            data.store_file("sqlite:///b/a.db"),
+            PathBuf::from("/b/a.db")
+        );
         assert_eq!(data.store_file("sqlite://a.db"), data.path().join("a.db"));
         assert_eq!(data.last_store_file(), data.path().join("steadfast.db"));
     }

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use steadfast::config;
 use steadfast::clock;
+use steadfast::config;
 use steadfast_core::code;
 use steadfast_core::{AgentName, ServerName};
 use steadfast_store::{
@@ -57,7 +57,8 @@ impl<C: DeserializeOwned> Entry<C> {
         Ok(Self {
             from_file: shown.source == "file",
             has_key: shown.has_key,
-            config: serde_json::from_value(Value::Object(shown.config)).map_err(|error| foreign(&error))?,
+            config: serde_json::from_value(Value::Object(shown.config))
+                .map_err(|error| foreign(&error))?,
             name: shown.name,
         })
     }
@@ -65,7 +66,10 @@ impl<C: DeserializeOwned> Entry<C> {
     fn read_all(mut value: Value, key: &str) -> Result<Vec<Self>, Failure> {
         match value[key].take() {
             Value::Array(values) => values.into_iter().map(Self::read).collect(),
-            _ => Err(Failure::new(code::INTERNAL, format!("the daemon's answer has no list of {key}"))),
+            _ => Err(Failure::new(
+                code::INTERNAL,
+                format!("the daemon's answer has no list of {key}"),
+            )),
         }
     }
 }
@@ -73,12 +77,19 @@ impl<C: DeserializeOwned> Entry<C> {
 /// The daemon is of another version.
 fn foreign(error: &serde_json::Error) -> Failure {
     let message = format!("the daemon's answer cannot be understood: {error}");
-    Failure::hinted(code::INTERNAL, message, "Use the same version of Steadfast as the daemon.")
+    Failure::hinted(
+        code::INTERNAL,
+        message,
+        "Use the same version of Steadfast as the daemon.",
+    )
 }
 
 fn stored<C: DeserializeOwned>(kind: &str, name: &str, config: Value) -> Result<C, Failure> {
     serde_json::from_value(config).map_err(|error| {
-        Failure::new(code::STORE_DAMAGED, format!("the record of {kind} `{name}` cannot be read: {error}"))
+        Failure::new(
+            code::STORE_DAMAGED,
+            format!("the record of {kind} `{name}` cannot be read: {error}"),
+        )
     })
 }
 
@@ -120,8 +131,10 @@ fn missing(kind: &str, name: &str) -> Failure {
 fn writable<C>(kind: &str, entry: Option<&Entry<C>>) -> Result<(), Failure> {
     match entry {
         Some(entry) if entry.from_file => {
-            let message =
-                format!("{kind} `{}` is defined in the configuration file, and is read-only here", entry.name);
+            let message = format!(
+                "{kind} `{}` is defined in the configuration file, and is read-only here",
+                entry.name
+            );
             Err(Failure::new(code::CONFLICT, message))
         }
         Some(_) | None => Ok(()),
@@ -131,7 +144,9 @@ fn writable<C>(kind: &str, entry: Option<&Entry<C>>) -> Result<(), Failure> {
 impl Directory {
     /// The store in this file, which is made where it is not there.
     pub(crate) async fn open(file: PathBuf) -> Result<Self, Failure> {
-        Ok(Self::Store(SqliteRecords::open(file, SqliteOptions::default()).await?))
+        Ok(Self::Store(
+            SqliteRecords::open(file, SqliteOptions::default()).await?,
+        ))
     }
 
     /// Lets go of the store.
@@ -145,7 +160,12 @@ impl Directory {
     pub(crate) async fn agents(&self) -> Result<Vec<Agent>, Failure> {
         match self {
             Self::Daemon(client) => Agent::read_all(client.get(&["agents"]).await?, "agents"),
-            Self::Store(records) => records.agents().await?.into_iter().map(Agent::try_from).collect(),
+            Self::Store(records) => records
+                .agents()
+                .await?
+                .into_iter()
+                .map(Agent::try_from)
+                .collect(),
         }
     }
 
@@ -153,18 +173,31 @@ impl Directory {
     pub(crate) async fn servers(&self) -> Result<Vec<Server>, Failure> {
         match self {
             Self::Daemon(client) => Server::read_all(client.get(&["servers"]).await?, "servers"),
-            Self::Store(records) => records.servers().await?.into_iter().map(Server::try_from).collect(),
+            Self::Store(records) => records
+                .servers()
+                .await?
+                .into_iter()
+                .map(Server::try_from)
+                .collect(),
         }
     }
 
     /// One agent, if it is there.
     pub(crate) async fn agent(&self, name: &str) -> Result<Option<Agent>, Failure> {
-        Ok(self.agents().await?.into_iter().find(|agent| agent.name == name))
+        Ok(self
+            .agents()
+            .await?
+            .into_iter()
+            .find(|agent| agent.name == name))
     }
 
     /// One server.
     pub(crate) async fn server(&self, name: &str) -> Result<Server, Failure> {
-        let found = self.servers().await?.into_iter().find(|server| server.name == name);
+        let found = self
+            .servers()
+            .await?
+            .into_iter()
+            .find(|server| server.name == name);
         found.ok_or_else(|| missing("server", name))
     }
 
@@ -192,7 +225,10 @@ impl Directory {
         match self {
             Self::Daemon(client) => client.delete(&["agents", name]).await.map(drop),
             Self::Store(records) => {
-                let agent = self.agent(name).await?.ok_or_else(|| missing("agent", name))?;
+                let agent = self
+                    .agent(name)
+                    .await?
+                    .ok_or_else(|| missing("agent", name))?;
                 writable("agent", Some(&agent))?;
                 records.remove_agent(&AgentName::from(name)).await?;
                 Ok(())
@@ -220,12 +256,20 @@ impl Directory {
     }
 
     /// Adds or changes a server.
-    pub(crate) async fn put_server(&self, name: &str, server: &config::Server) -> Result<(), Failure> {
+    pub(crate) async fn put_server(
+        &self,
+        name: &str,
+        server: &config::Server,
+    ) -> Result<(), Failure> {
         let config = to_json(server)?;
         match self {
             Self::Daemon(client) => client.put(&["servers", name], &config).await.map(drop),
             Self::Store(records) => {
-                let before = self.servers().await?.into_iter().find(|server| server.name == name);
+                let before = self
+                    .servers()
+                    .await?
+                    .into_iter()
+                    .find(|server| server.name == name);
                 writable("server", before.as_ref())?;
                 let record = ServerRecord {
                     name: ServerName::from(name),

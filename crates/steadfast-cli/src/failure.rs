@@ -82,6 +82,10 @@ impl Failure {
 impl From<steadfast_store::Error> for Failure {
     fn from(error: steadfast_store::Error) -> Self {
         // The message ends with what to do, which fits better than the general hint.
-        Self::hinted(error.code(), format!("{}: {}", error.place(), error.detail()), error.fix())
+        Self::hinted(
+            error.code(),
+            format!("{}: {}", error.place(), error.detail()),
+            error.fix(),
+        )
     }
 }

@@ -20,9 +20,12 @@ pub(crate) enum Format {
 
 /// Starts logging. `default` are the levels where the environment sets none.
 pub(crate) fn start(format: Format, default: &str) -> Result<(), Failure> {
-    let set = ["STEADFAST_LOG", "RUST_LOG"]
-        .into_iter()
-        .find_map(|name| Some((name, std::env::var(name).ok().filter(|value| !value.is_empty())?)));
+    let set = ["STEADFAST_LOG", "RUST_LOG"].into_iter().find_map(|name| {
+        Some((
+            name,
+            std::env::var(name).ok().filter(|value| !value.is_empty())?,
+        ))
+    });
     let (name, levels) = set.unwrap_or(("", default.to_owned()));
     let filter = EnvFilter::try_new(&levels).map_err(|error| {
         Failure::hinted(
@@ -31,7 +34,8 @@ pub(crate) fn start(format: Format, default: &str) -> Result<(), Failure> {
             "Write a level such as `info`, or levels of parts such as `warn,steadfast=debug`.",
         )
     })?;
-    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let colour = std::io::stderr().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

@@ -70,7 +70,10 @@ impl Output {
         let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         written.map_err(|error| match error.kind() {
             ErrorKind::BrokenPipe => Failure::OutputClosed,
-            _ => Failure::new(code::INTERNAL, format!("standard output cannot be written: {error}")),
+            _ => Failure::new(
+                code::INTERNAL,
+                format!("standard output cannot be written: {error}"),
+            ),
         })
     }
 
@@ -83,8 +86,8 @@ impl Output {
 
     /// A value as JSON in one line, one of many.
     pub(crate) fn json_line(&self, value: &impl Serialize) -> Result<(), Failure> {
-        let text =
-            serde_json::to_string(value).map_err(|error| Failure::new(code::INTERNAL, error.to_string()))?;
+        let text = serde_json::to_string(value)
+            .map_err(|error| Failure::new(code::INTERNAL, error.to_string()))?;
         self.line(text)
     }
 
@@ -97,7 +100,10 @@ impl Output {
     /// Something that may not be what was meant: on standard error.
     pub(crate) fn warning(&self, text: impl Display) {
         let colour = io::stderr().is_terminal() && colours_wanted();
-        self.note(format!("{}: {text}", paint(colour, Look::Warning, "warning")));
+        self.note(format!(
+            "{}: {text}",
+            paint(colour, Look::Warning, "warning")
+        ));
     }
 }
 
@@ -111,7 +117,11 @@ pub(crate) fn report(said: &Said) {
 fn rendered(said: &Said, colour: bool) -> String {
     let error = paint(colour, Look::Bad, &format!("error[{}]", said.code));
     let hint = paint(colour, Look::Bold, "hint");
-    format!("{error}: {}\n{hint}: {}\n", printable(&said.message), said.hint)
+    format!(
+        "{error}: {}\n{hint}: {}\n",
+        printable(&said.message),
+        said.hint
+    )
 }
 
 fn colours_wanted() -> bool {
@@ -128,7 +138,13 @@ fn paint(colour: bool, look: Look, text: &str) -> String {
 
 /// Text of a peer, without what would move the cursor or change colours.
 pub(crate) fn printable(text: &str) -> String {
-    let shown = |c: char| if c.is_control() && c != '\n' { '\u{fffd}' } else { c };
+    let shown = |c: char| {
+        if c.is_control() && c != '\n' {
+            '\u{fffd}'
+        } else {
+            c
+        }
+    };
     text.chars().map(shown).collect()
 }
 
@@ -177,7 +193,10 @@ enum Row {
 impl Table {
     /// With these names of columns.
     pub(crate) fn new(names: &[&str]) -> Self {
-        let names = names.iter().map(|name| Cell::from(*name).look(Look::Bold)).collect();
+        let names = names
+            .iter()
+            .map(|name| Cell::from(*name).look(Look::Bold))
+            .collect();
         Self {
             rows: vec![Row::Cells(names)],
         }
@@ -228,7 +247,10 @@ impl Table {
 
 fn render_cells(text: &mut String, cells: &[Cell], widths: &[usize], output: Output) {
     // No blanks at the end of a line.
-    let filled = cells.iter().rposition(|cell| !cell.text.is_empty()).map_or(0, |last| last + 1);
+    let filled = cells
+        .iter()
+        .rposition(|cell| !cell.text.is_empty())
+        .map_or(0, |last| last + 1);
     for (column, (cell, width)) in cells.iter().zip(widths).take(filled).enumerate() {
         text.push_str(&output.paint(cell.look, &cell.text));
         if column + 1 < filled {
@@ -255,10 +277,15 @@ mod tests {
 
     #[test]
     fn a_failure_has_its_code_and_a_hint() {
-        let Failure::Said(said) = Failure::hinted(code::NOT_FOUND, "there is no agent `x`\x1b[2J", "Look.") else {
+        let Failure::Said(said) =
+            Failure::hinted(code::NOT_FOUND, "there is no agent `x`\x1b[2J", "Look.")
+        else {
             panic!("a failure with something to say");
         };
-        assert_eq!(rendered(&said, false), "error[SF0007]: there is no agent `x`\u{fffd}[2J\nhint: Look.\n");
+        assert_eq!(
+            rendered(&said, false),
+            "error[SF0007]: there is no agent `x`\u{fffd}[2J\nhint: Look.\n"
+        );
         assert_eq!(
             rendered(&said, true),
             "\x1b[31merror[SF0007]\x1b[0m: there is no agent `x`\u{fffd}[2J\n\x1b[1mhint\x1b[0m: Look.\n"
@@ -268,7 +295,11 @@ mod tests {
     #[test]
     fn columns_are_as_wide_as_their_cells() {
         let mut table = Table::new(&["NAME", "STATE", "NEXT"]);
-        table.row(vec!["a".into(), Cell::from("connected").look(Look::Good), "".into()]);
+        table.row(vec![
+            "a".into(),
+            Cell::from("connected").look(Look::Good),
+            "".into(),
+        ]);
         table.line(Cell::from("why").look(Look::Dim));
         table.row(vec!["long-name".into(), "retrying".into(), "now".into()]);
         assert_eq!(
@@ -276,6 +307,9 @@ mod tests {
             "NAME       STATE      NEXT\na          connected\n  why\nlong-name  retrying   now\n"
         );
         let coloured = table.render(COLOURED);
-        assert!(coloured.contains("a          \x1b[32mconnected\x1b[0m\n"), "{coloured:?}");
+        assert!(
+            coloured.contains("a          \x1b[32mconnected\x1b[0m\n"),
+            "{coloured:?}"
+        );
     }
 }

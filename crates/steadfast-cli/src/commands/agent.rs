@@ -85,7 +85,9 @@ async fn add(
         return Err(Failure::hinted(
             code::CONFLICT,
             format!("there is an agent `{name}` already, and it has a key"),
-            format!("`steadfast agent key {name}` makes a new key; the one before is worth nothing from then on."),
+            format!(
+                "`steadfast agent key {name}` makes a new key; the one before is worth nothing from then on."
+            ),
         ));
     }
     if !servers.is_empty() {
@@ -103,20 +105,33 @@ async fn known(directory: &Directory, agent: &str, servers: &[String]) -> Result
         return Ok(());
     }
     let there = directory.servers().await?;
-    match servers.iter().find(|wanted| !there.iter().any(|server| server.name == **wanted)) {
+    match servers
+        .iter()
+        .find(|wanted| !there.iter().any(|server| server.name == **wanted))
+    {
         None => Ok(()),
         Some(unknown) => {
-            let message = format!("the agent `{agent}` is to have the server `{unknown}`, which is not there");
+            let message = format!(
+                "the agent `{agent}` is to have the server `{unknown}`, which is not there"
+            );
             Err(Failure::new(code::NOT_FOUND, message))
         }
     }
 }
 
 /// Gives an agent further servers.
-pub(super) async fn widen(directory: &Directory, agent: Agent, servers: &[String]) -> Result<(), Failure> {
+pub(super) async fn widen(
+    directory: &Directory,
+    agent: Agent,
+    servers: &[String],
+) -> Result<(), Failure> {
     let mut config = agent.config;
     if let Servers::Some(own) = &mut config.servers {
-        let further: Vec<String> = servers.iter().filter(|server| !own.contains(server)).cloned().collect();
+        let further: Vec<String> = servers
+            .iter()
+            .filter(|server| !own.contains(server))
+            .cloned()
+            .collect();
         if !further.is_empty() {
             own.extend(further);
             directory.put_agent(&agent.name, &config).await?;
@@ -126,7 +141,11 @@ pub(super) async fn widen(directory: &Directory, agent: Agent, servers: &[String
 }
 
 /// Makes a key and prints it: it is never shown again.
-pub(super) async fn print_new_key(output: Output, directory: &Directory, name: &str) -> Result<(), Failure> {
+pub(super) async fn print_new_key(
+    output: Output,
+    directory: &Directory,
+    name: &str,
+) -> Result<(), Failure> {
     let key = directory.make_key(name).await?;
     tell_key(output, name, Some(&key))
 }
@@ -138,7 +157,9 @@ fn tell_key(output: Output, name: &str, key: Option<&str>) -> Result<(), Failure
     match key {
         Some(key) => {
             output.line(key)?;
-            output.note(format!("The key of {name} is shown this once. Send it as `Authorization: Bearer …`."));
+            output.note(format!(
+                "The key of {name} is shown this once. Send it as `Authorization: Bearer …`."
+            ));
             Ok(())
         }
         None => output.line(format!("{name} is changed and keeps its key")),
@@ -157,15 +178,28 @@ async fn list(output: Output, directory: &Directory) -> Result<(), Failure> {
             Servers::All(_) => "*".to_owned(),
             Servers::Some(servers) => servers.join(", "),
         };
-        let key = if agent.has_key { Cell::from("yes") } else { Cell::from("none").look(Look::Warning) };
-        table.row(vec![agent.name.clone().into(), servers.into(), key, defined(agent.from_file).into()]);
+        let key = if agent.has_key {
+            Cell::from("yes")
+        } else {
+            Cell::from("none").look(Look::Warning)
+        };
+        table.row(vec![
+            agent.name.clone().into(),
+            servers.into(),
+            key,
+            defined(agent.from_file).into(),
+        ]);
     }
     output.raw(&table.render(output))
 }
 
 /// Where an agent or a server was defined.
 pub(super) const fn defined(from_file: bool) -> &'static str {
-    if from_file { "in the file" } else { "by command" }
+    if from_file {
+        "in the file"
+    } else {
+        "by command"
+    }
 }
 
 fn shown(agent: &Agent) -> serde_json::Value {

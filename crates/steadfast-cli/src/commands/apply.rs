@@ -30,11 +30,11 @@ pub(crate) struct Arguments {
 struct Step {
     kind: &'static str,
     name: String,
-    change: Change,
+    action: Action,
 }
 
 #[derive(Debug, PartialEq)]
-enum Change {
+enum Action {
     /// It is not there.
     Add,
     /// These keys differ, with what they were and what they become.
@@ -59,7 +59,12 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<Exit,
     done.map(|()| Exit::Done)
 }
 
-async fn apply(output: Output, directory: &Directory, file: &File, dry_run: bool) -> Result<(), Failure> {
+async fn apply(
+    output: Output,
+    directory: &Directory,
+    file: &File,
+    dry_run: bool,
+) -> Result<(), Failure> {
     let (agents, servers) = (directory.agents().await?, directory.servers().await?);
     let mut steps = Vec::new();
     for (name, server) in &file.servers {
@@ -70,9 +75,11 @@ async fn apply(output: Output, directory: &Directory, file: &File, dry_run: bool
     }
     if !dry_run {
         // Servers first: an agent that has them finds them.
-        for step in steps.iter().filter(|step| step.change != Change::Keep) {
+        for step in steps.iter().filter(|step| step.action != Action::Keep) {
             match (file.servers.get(&step.name), file.agents.get(&step.name)) {
-                (Some(server), _) if step.kind == "server" => directory.put_server(&step.name, server).await?,
+                (Some(server), _) if step.kind == "server" => {
+                    directory.put_server(&step.name, server).await?
+                }
                 (_, Some(agent)) => directory.put_agent(&step.name, agent).await?,
                 (Some(_) | None, None) => {}
             }
@@ -88,7 +95,11 @@ async fn apply(output: Output, directory: &Directory, file: &File, dry_run: bool
     }
     let keys = unbuilt(file);
     if !keys.is_empty() {
-        output.warning(format!("{}: not built yet, and without effect: {}", code::NOT_BUILT, keys.join(", ")));
+        output.warning(format!(
+            "{}: not built yet, and without effect: {}",
+            code::NOT_BUILT,
+            keys.join(", ")
+        ));
     }
     Ok(())
 }
@@ -97,19 +108,21 @@ fn step<C>(kind: &'static str, name: &str, wanted: &C, there: &[Entry<C>]) -> Re
 where
     C: serde::Serialize + PartialEq,
 {
-    let change = match there.iter().find(|entry| entry.name == name) {
-        None => Change::Add,
-        Some(entry) if entry.config == *wanted => Change::Keep,
+    let action = match there.iter().find(|entry| entry.name == name) {
+        None => Action::Add,
+        Some(entry) if entry.config == *wanted => Action::Keep,
         Some(entry) if entry.from_file => {
-            let message = format!("{kind} `{name}` is defined in the daemon's configuration file, with other settings");
+            let message = format!(
+                "{kind} `{name}` is defined in the daemon's configuration file, with other settings"
+            );
             return Err(Failure::new(code::CONFLICT, message));
         }
-        Some(entry) => Change::Change(differences(&json(&entry.config)?, &json(wanted)?)),
+        Some(entry) => Action::Change(differences(&json(&entry.config)?, &json(wanted)?)),
     };
     Ok(Step {
         kind,
         name: name.to_owned(),
-        change,
+        action,
     })
 }
 
@@ -120,7 +133,11 @@ fn json(config: &impl serde::Serialize) -> Result<Value, Failure> {
 /// The keys in which two configurations differ; secrets are masked only now, so that a changed one is seen.
 fn differences(before: &Value, after: &Value) -> Vec<Difference> {
     let (shown_before, shown_after) = (shown_config(before), shown_config(after));
-    let keys = |value: &Value| value.as_object().map(|object| object.keys().cloned().collect::<Vec<_>>());
+    let keys = |value: &Value| {
+        value
+            .as_object()
+            .map(|object| object.keys().cloned().collect::<Vec<_>>())
+    };
     let mut all = keys(before).unwrap_or_default();
     all.extend(keys(after).unwrap_or_default());
     all.sort();
@@ -143,16 +160,18 @@ fn tell(output: Output, steps: &[Step], dry_run: bool) -> Result<(), Failure> {
     let mut table = Table::default();
     let mut unchanged = 0;
     for step in steps {
-        let (sign, look) = match &step.change {
-            Change::Add => ("+", Look::Good),
-            Change::Change(_) => ("~", Look::Warning),
-            Change::Keep => {
+        let (sign, look) = match &step.action {
+            Action::Add => ("+", Look::Good),
+            Action::Change(_) => ("~", Look::Warning),
+            Action::Keep => {
                 unchanged += 1;
                 continue;
             }
         };
-        table.row(vec![Cell::from(format!("{sign} {} {}", step.kind, step.name)).look(look)]);
-        if let Change::Change(differences) = &step.change {
+        table.row(vec![
+            Cell::from(format!("{sign} {} {}", step.kind, step.name)).look(look),
+        ]);
+        if let Action::Change(differences) = &step.action {
             for Difference { key, before, after } in differences {
                 table.line(Cell::from(format!("  {key}: {before} → {after}")));
             }
@@ -165,10 +184,10 @@ fn tell(output: Output, steps: &[Step], dry_run: bool) -> Result<(), Failure> {
 }
 
 fn told(step: &Step) -> Value {
-    let (change, differences) = match &step.change {
-        Change::Add => ("add", &[][..]),
-        Change::Change(differences) => ("change", &differences[..]),
-        Change::Keep => ("keep", &[][..]),
+    let (change, differences) = match &step.action {
+        Action::Add => ("add", &[][..]),
+        Action::Change(differences) => ("change", &differences[..]),
+        Action::Keep => ("keep", &[][..]),
     };
     let differences: Vec<Value> = differences
         .iter()
@@ -183,10 +202,15 @@ mod tests {
 
     #[test]
     fn differences_are_by_key_and_masked() {
-        let before = json!({"url": "https://a.test/", "headers": {"K": "canary-1"}, "enabled": true});
-        let after = json!({"url": "https://b.test/", "headers": {"K": "canary-2"}, "enabled": true});
+        let before =
+            json!({"url": "https://a.test/", "headers": {"K": "canary-1"}, "enabled": true});
+        let after =
+            json!({"url": "https://b.test/", "headers": {"K": "canary-2"}, "enabled": true});
         let found = differences(&before, &after);
-        let keys: Vec<&str> = found.iter().map(|difference| difference.key.as_str()).collect();
+        let keys: Vec<&str> = found
+            .iter()
+            .map(|difference| difference.key.as_str())
+            .collect();
         assert_eq!(keys, ["headers", "url"]);
         assert!(!format!("{found:?}").contains("canary"), "{found:?}");
         assert_eq!(found[1].after, json!("https://b.test/"));

@@ -29,7 +29,12 @@ pub(crate) struct Arguments {
     #[arg(default_value = "{}")]
     arguments: String,
     /// The agent's key; else the daemon lets the admin call as the agent
-    #[arg(long, env = "STEADFAST_KEY", value_name = "KEY", hide_env_values = true)]
+    #[arg(
+        long,
+        env = "STEADFAST_KEY",
+        value_name = "KEY",
+        hide_env_values = true
+    )]
     key: Option<String>,
 }
 
@@ -39,7 +44,13 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<Exit,
     let response = match &arguments.key {
         Some(key) => as_agent(context, &arguments, key, &given).await?,
         None => {
-            let path = ["agents", &arguments.agent, "servers", &arguments.server, "call"];
+            let path = [
+                "agents",
+                &arguments.agent,
+                "servers",
+                &arguments.server,
+                "call",
+            ];
             let body = json!({"tool": arguments.tool, "arguments": given});
             context.daemon()?.post_patiently(&path, &body).await?
         }
@@ -51,7 +62,9 @@ fn given(text: &str) -> Result<Value, Failure> {
     let read = match text {
         "-" => {
             let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text).map_err(|error| wrong(&error))?;
+            std::io::stdin()
+                .read_to_string(&mut text)
+                .map_err(|error| wrong(&error))?;
             serde_json::from_str(&text)
         }
         text => serde_json::from_str(text),
@@ -65,11 +78,21 @@ fn given(text: &str) -> Result<Value, Failure> {
 
 fn wrong(why: &dyn std::fmt::Display) -> Failure {
     let message = format!("the arguments of the tool cannot be read: {why}");
-    Failure::hinted(code::CONFIG_BAD_VALUE, message, "Write a JSON object, such as '{\"id\": 7}'.").usage()
+    Failure::hinted(
+        code::CONFIG_BAD_VALUE,
+        message,
+        "Write a JSON object, such as '{\"id\": 7}'.",
+    )
+    .usage()
 }
 
 /// The call as the agent itself would make it.
-async fn as_agent(context: &Context, arguments: &Arguments, key: &str, given: &Value) -> Result<Value, Failure> {
+async fn as_agent(
+    context: &Context,
+    arguments: &Arguments,
+    key: &str,
+    given: &Value,
+) -> Result<Value, Failure> {
     let gateway = context.gateway(key)?;
     let body = json!({
         "jsonrpc": "2.0",
@@ -86,7 +109,9 @@ async fn as_agent(context: &Context, arguments: &Arguments, key: &str, given: &V
         },
     });
     let path = format!("/mcp/{}", escaped(&arguments.server));
-    let response = gateway.send(Method::POST, &path, headers(&arguments.tool)?, Some(&body)).await?;
+    let response = gateway
+        .send(Method::POST, &path, headers(&arguments.tool)?, Some(&body))
+        .await?;
     let is_stream = response
         .headers()
         .get(http::header::CONTENT_TYPE)
@@ -100,10 +125,17 @@ async fn as_agent(context: &Context, arguments: &Arguments, key: &str, given: &V
 /// Mirrored from the body (2026-07-28 streamable-http, "Standard Request Headers").
 fn headers(tool: &str) -> Result<HeaderMap, Failure> {
     let name = HeaderValue::try_from(tool).map_err(|_| {
-        Failure::new(code::CONFIG_BAD_VALUE, format!("`{}` is not the name of a tool", printable(tool))).usage()
+        Failure::new(
+            code::CONFIG_BAD_VALUE,
+            format!("`{}` is not the name of a tool", printable(tool)),
+        )
+        .usage()
     })?;
     let mut headers = HeaderMap::new();
-    headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+    headers.insert(
+        ACCEPT,
+        HeaderValue::from_static("application/json, text/event-stream"),
+    );
     headers.insert("mcp-protocol-version", HeaderValue::from_static(REVISION));
     headers.insert("mcp-method", HeaderValue::from_static("tools/call"));
     headers.insert("mcp-name", name);
@@ -113,24 +145,46 @@ fn headers(tool: &str) -> Result<HeaderMap, Failure> {
 /// The response at the end of a stream; what comes before is progress.
 async fn last_of(mut events: Events) -> Result<Value, Failure> {
     while let Some((_, message)) = events.next().await {
-        if message.get("result").or_else(|| message.get("error")).is_some() {
+        if message
+            .get("result")
+            .or_else(|| message.get("error"))
+            .is_some()
+        {
             return Ok(message);
         }
     }
-    Err(Failure::new(code::NOT_OBSERVED, "the gateway's answer broke off before the result"))
+    Err(Failure::new(
+        code::NOT_OBSERVED,
+        "the gateway's answer broke off before the result",
+    ))
 }
 
-async fn whole(gateway: &Client, response: http::Response<hyper::body::Incoming>) -> Result<Value, Failure> {
+async fn whole(
+    gateway: &Client,
+    response: http::Response<hyper::body::Incoming>,
+) -> Result<Value, Failure> {
     let (status, body) = gateway.whole(response).await?;
     let message: Value = serde_json::from_slice(&body).unwrap_or_default();
     if status == StatusCode::UNAUTHORIZED {
-        return Err(Failure::new(code::BAD_CREDENTIAL, "the gateway refused the key"));
+        return Err(Failure::new(
+            code::BAD_CREDENTIAL,
+            "the gateway refused the key",
+        ));
     }
-    if message.get("result").or_else(|| message.get("error")).is_some() {
+    if message
+        .get("result")
+        .or_else(|| message.get("error"))
+        .is_some()
+    {
         return Ok(message);
     }
-    let known = message["code"].as_str().and_then(Code::find).unwrap_or(code::INTERNAL);
-    let detail = message["detail"].as_str().map_or_else(|| format!("the gateway answered {status}"), str::to_owned);
+    let known = message["code"]
+        .as_str()
+        .and_then(Code::find)
+        .unwrap_or(code::INTERNAL);
+    let detail = message["detail"]
+        .as_str()
+        .map_or_else(|| format!("the gateway answered {status}"), str::to_owned);
     Err(Failure::new(known, detail))
 }
 
@@ -152,13 +206,20 @@ fn refused(output: Output, response: &Value, error: &Value) -> Result<Exit, Fail
     if output.json {
         output.json(response)?;
     }
-    let known = error.pointer("/data/code").and_then(Value::as_str).and_then(Code::find);
+    let known = error
+        .pointer("/data/code")
+        .and_then(Value::as_str)
+        .and_then(Code::find);
     let message = error["message"].as_str().unwrap_or_default();
     match known {
         Some(code) => Err(Failure::new(code, message)),
         None => {
             let message = format!("the server refused the call ({}): {message}", error["code"]);
-            Err(Failure::hinted(code::FORBIDDEN, message, "Check the name of the tool and its arguments."))
+            Err(Failure::hinted(
+                code::FORBIDDEN,
+                message,
+                "Check the name of the tool and its arguments.",
+            ))
         }
     }
 }
@@ -167,7 +228,10 @@ fn refused(output: Output, response: &Value, error: &Value) -> Result<Exit, Fail
 fn text_of(result: &Value) -> String {
     let mut text = String::new();
     for item in result["content"].as_array().into_iter().flatten() {
-        match item["text"].as_str().or_else(|| item.pointer("/resource/text")?.as_str()) {
+        match item["text"]
+            .as_str()
+            .or_else(|| item.pointer("/resource/text")?.as_str())
+        {
             Some(said) => text.push_str(said),
             None => text.push_str(&format!("[{}]", printable(&described(item)))),
         }
@@ -185,7 +249,9 @@ fn text_of(result: &Value) -> String {
 
 fn described(item: &Value) -> String {
     let kind = item["type"].as_str().unwrap_or("unknown content");
-    let more = ["mimeType", "uri"].into_iter().find_map(|key| item[key].as_str());
+    let more = ["mimeType", "uri"]
+        .into_iter()
+        .find_map(|key| item[key].as_str());
     more.map_or_else(|| kind.to_owned(), |more| format!("{kind} {more}"))
 }
 
@@ -203,9 +269,13 @@ fn ending(result: &Value) -> Exit {
             || connection["state"] == "misconfigured"
     });
     // Whether it happened is not known, and only somebody who looks at the provider can tell.
-    let is_unknown =
-        steadfast("dev.steadfast/operation").is_some_and(|operation| operation["executed"] == "unknown");
-    if waits || is_unknown { Exit::Person } else { Exit::Failed }
+    let is_unknown = steadfast("dev.steadfast/operation")
+        .is_some_and(|operation| operation["executed"] == "unknown");
+    if waits || is_unknown {
+        Exit::Person
+    } else {
+        Exit::Failed
+    }
 }
 
 #[cfg(test)]
@@ -216,7 +286,10 @@ mod tests {
     fn arguments_are_an_object() {
         assert_eq!(given("{\"a\": 1}").unwrap(), json!({"a": 1}));
         for bad in ["[]", "1", "{", ""] {
-            assert!(matches!(given(bad), Err(Failure::Said(said)) if said.exit == Exit::Usage), "{bad}");
+            assert!(
+                matches!(given(bad), Err(Failure::Said(said)) if said.exit == Exit::Usage),
+                "{bad}"
+            );
         }
     }
 
@@ -227,7 +300,10 @@ mod tests {
             {"type": "resource", "resource": {"uri": "a:b", "text": "two\n"}},
         ]});
         assert_eq!(text_of(&result), "one\n[image image/png]\ntwo\n");
-        assert_eq!(text_of(&json!({"content": [], "structuredContent": {"a": 1}})), "{\n  \"a\": 1\n}\n");
+        assert_eq!(
+            text_of(&json!({"content": [], "structuredContent": {"a": 1}})),
+            "{\n  \"a\": 1\n}\n"
+        );
     }
 
     #[test]
@@ -236,10 +312,24 @@ mod tests {
         assert_eq!(ending(&json!({"content": []})), Exit::Done);
         assert_eq!(ending(&json!({"isError": true})), Exit::Failed);
         let connection = |value| ending(&with("dev.steadfast/connection", value));
-        assert_eq!(connection(json!({"state": "retrying", "fault": {"person_needed": false}})), Exit::Failed);
-        assert_eq!(connection(json!({"state": "retrying", "fault": {"person_needed": true}})), Exit::Person);
-        assert_eq!(connection(json!({"state": "awaiting_sign_in", "fault": null})), Exit::Person);
-        let operation = |executed| ending(&with("dev.steadfast/operation", json!({"executed": executed})));
+        assert_eq!(
+            connection(json!({"state": "retrying", "fault": {"person_needed": false}})),
+            Exit::Failed
+        );
+        assert_eq!(
+            connection(json!({"state": "retrying", "fault": {"person_needed": true}})),
+            Exit::Person
+        );
+        assert_eq!(
+            connection(json!({"state": "awaiting_sign_in", "fault": null})),
+            Exit::Person
+        );
+        let operation = |executed| {
+            ending(&with(
+                "dev.steadfast/operation",
+                json!({"executed": executed}),
+            ))
+        };
         assert_eq!(operation("no"), Exit::Failed);
         assert_eq!(operation("unknown"), Exit::Person);
     }

@@ -47,7 +47,11 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<Exit, Fail
     };
     let unknown = || {
         let message = format!("there is no error code `{text}`");
-        Failure::hinted(code::NOT_FOUND, message, "`steadfast explain` lists all codes.")
+        Failure::hinted(
+            code::NOT_FOUND,
+            message,
+            "`steadfast explain` lists all codes.",
+        )
     };
     let code = Code::find(text).ok_or_else(unknown)?;
     let page = page(code).ok_or_else(unknown)?;
@@ -71,7 +75,11 @@ fn list(output: Output) -> Result<Exit, Failure> {
     }
     let mut table = Table::new(&["CODE", "NAME", "WHAT TO DO"]);
     for code in code::ALL {
-        table.row(vec![Cell::from(code.to_string()), code.name.into(), code.hint.into()]);
+        table.row(vec![
+            Cell::from(code.to_string()),
+            code.name.into(),
+            code.hint.into(),
+        ]);
     }
     output.raw(&table.render(output))?;
     Ok(Exit::Done)
@@ -79,7 +87,10 @@ fn list(output: Output) -> Result<Exit, Failure> {
 
 fn page(code: Code) -> Option<&'static str> {
     let name = code.to_string();
-    pages::PAGES.iter().find(|(page, _)| *page == name).map(|(_, text)| *text)
+    pages::PAGES
+        .iter()
+        .find(|(page, _)| *page == name)
+        .map(|(_, text)| *text)
 }
 
 /// A page for the terminal: headings stand out, and a link is its text, since the reader has no such file.
@@ -108,7 +119,9 @@ fn without_links(line: &str) -> String {
     let mut text = String::with_capacity(line.len());
     let mut rest = line;
     while let Some((before, after)) = rest.split_once('[') {
-        let link = after.split_once("](").and_then(|(label, target)| Some((label, target.split_once(')')?.1)));
+        let link = after
+            .split_once("](")
+            .and_then(|(label, target)| Some((label, target.split_once(')')?.1)));
         text.push_str(before);
         match link {
             Some((label, behind)) if !label.contains('[') => {
@@ -132,13 +145,19 @@ mod tests {
     fn every_code_has_its_page() {
         for code in code::ALL {
             let page = page(*code).unwrap_or_default();
-            assert!(page.starts_with(&format!("# {code} · {}\n", code.name)), "{code}");
+            assert!(
+                page.starts_with(&format!("# {code} · {}\n", code.name)),
+                "{code}"
+            );
         }
         assert_eq!(pages::PAGES.len(), code::ALL.len());
     }
 
     #[test]
     fn links_become_their_text() {
-        assert_eq!(without_links("see [the log](../a.md), [b] and [c](d)."), "see the log, [b] and c.");
+        assert_eq!(
+            without_links("see [the log](../a.md), [b] and [c](d)."),
+            "see the log, [b] and c."
+        );
     }
 }

@@ -24,12 +24,21 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<Exit,
             let path = ["connections", &arguments.agent, server, "reload"];
             json!({"connections": [daemon.post(&path, None).await?]})
         }
-        None => daemon.post(&["agents", &arguments.agent, "reload"], None).await?,
+        None => {
+            daemon
+                .post(&["agents", &arguments.agent, "reload"], None)
+                .await?
+        }
     };
-    let connections: Vec<Value> = answer["connections"].as_array().cloned().unwrap_or_default();
+    let connections: Vec<Value> = answer["connections"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
     show(context.output, &connections)?;
     let reports = read_all(&connections)?;
-    let all_connected = reports.iter().all(|report| matches!(report.state.as_str(), "connected" | "disabled"));
+    let all_connected = reports
+        .iter()
+        .all(|report| matches!(report.state.as_str(), "connected" | "disabled"));
     Ok(match ending(&reports) {
         Exit::Done if !all_connected => Exit::Failed,
         ending => ending,

@@ -32,7 +32,10 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<Exit, Failure> {
     logging::start(arguments.log_format, "info")?;
     let data = context.data_dir()?;
-    let config = arguments.config.map(|path| config::load(&path, arguments.listen)).transpose()?;
+    let config = arguments
+        .config
+        .map(|path| config::load(&path, arguments.listen))
+        .transpose()?;
     let mut stop = Stop::new()?;
     let daemon = Daemon::start(Start {
         data: &data,
@@ -48,7 +51,10 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<Exit,
     let (token, origin) = &daemon.token;
     let output = context.output;
     if *origin == TokenOrigin::Made {
-        output.line(format!("admin token (shown this once, kept in {}): {token}", data.path().join("admin.token").display()))?;
+        output.line(format!(
+            "admin token (shown this once, kept in {}): {token}",
+            data.path().join("admin.token").display()
+        ))?;
     }
     output.line(format!("listening on http://{}", daemon.address()))?;
     tracing::info!(address = %daemon.address(), data = %data.path().display(), "started");
@@ -71,7 +77,12 @@ pub(super) struct Stop {
 impl Stop {
     pub(super) fn new() -> Result<Self, Failure> {
         let listen = |kind| {
-            signal(kind).map_err(|error| Failure::new(code::INTERNAL, format!("no signals can be received: {error}")))
+            signal(kind).map_err(|error| {
+                Failure::new(
+                    code::INTERNAL,
+                    format!("no signals can be received: {error}"),
+                )
+            })
         };
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,

@@ -24,7 +24,8 @@ pub(crate) enum Command {
         /// The name of the server
         name: String,
         /// Its MCP endpoint
-        url: Url,
+        #[arg(value_name = "URL")]
+        endpoint: Url,
         /// A header on every request, as 'Name: value' (may be given several times)
         #[arg(long = "header", value_name = "HEADER", value_parser = parse_header)]
         headers: Vec<(String, String)>,
@@ -58,7 +59,9 @@ pub(crate) enum Command {
 
 fn parse_header(text: &str) -> Result<(String, String), String> {
     match text.split_once(':') {
-        Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.trim().to_owned())),
+        Some((name, value)) if !name.trim().is_empty() => {
+            Ok((name.trim().to_owned(), value.trim().to_owned()))
+        }
         // The text may hold a secret, so it is not repeated.
         Some(_) | None => Err("a header is written as 'Name: value'".to_owned()),
     }
@@ -71,13 +74,13 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<Exit, Fai
     let done = match command {
         Command::Add {
             name,
-            url,
+            endpoint,
             headers,
             agents,
         } => {
             let server = config::Server {
                 headers: headers.into_iter().collect(),
-                ..config::Server::at(url)
+                ..config::Server::at(endpoint)
             };
             add(output, &directory, &name, server, &agents).await
         }
@@ -102,7 +105,10 @@ async fn add(
     let there = directory.servers().await?;
     match there.iter().find(|there| there.name == name) {
         Some(there) if there.config != server => {
-            let message = format!("there is a server `{name}` already, at {}", shown_url(&there.config.url));
+            let message = format!(
+                "there is a server `{name}` already, at {}",
+                shown_url(&there.config.url)
+            );
             return Err(Failure::new(code::CONFLICT, message));
         }
         // The command may have been cut off before it came to the agents.
@@ -110,9 +116,12 @@ async fn add(
         None => directory.put_server(name, &server).await?,
     }
     for agent in agents {
-        let message = || format!("the server `{name}` is there, and there is no agent `{agent}` to use it");
-        let agent =
-            directory.agent(agent).await?.ok_or_else(|| Failure::new(code::NOT_FOUND, message()))?;
+        let message =
+            || format!("the server `{name}` is there, and there is no agent `{agent}` to use it");
+        let agent = directory
+            .agent(agent)
+            .await?
+            .ok_or_else(|| Failure::new(code::NOT_FOUND, message()))?;
         widen(directory, agent, &[name.to_owned()]).await?;
     }
     if output.json {
@@ -121,14 +130,18 @@ async fn add(
     output.line(format!("{name} is added: {}", shown_url(&server.url)))?;
     let users = users(&directory.agents().await?, name);
     if users.is_empty() {
-        output.note(format!("No agent uses it yet: `steadfast agent add NAME --server {name}`."));
+        output.note(format!(
+            "No agent uses it yet: `steadfast agent add NAME --server {name}`."
+        ));
     }
     Ok(())
 }
 
 /// The agents that have a server.
 fn users(agents: &[Agent], server: &str) -> Vec<String> {
-    let users = agents.iter().filter(|agent| agent.config.servers.include(server));
+    let users = agents
+        .iter()
+        .filter(|agent| agent.config.servers.include(server));
     users.map(|agent| agent.name.clone()).collect()
 }
 
@@ -141,8 +154,11 @@ async fn list(output: Output, directory: &Directory) -> Result<(), Failure> {
     let agents = directory.agents().await?;
     let mut table = Table::new(&["SERVER", "URL", "ENABLED", "AGENTS", "DEFINED"]);
     for server in &servers {
-        let enabled =
-            if server.config.enabled { Cell::from("yes") } else { Cell::from("no").look(Look::Warning) };
+        let enabled = if server.config.enabled {
+            Cell::from("yes")
+        } else {
+            Cell::from("no").look(Look::Warning)
+        };
         table.row(vec![
             server.name.clone().into(),
             shown_url(&server.config.url).into(),
@@ -161,7 +177,9 @@ async fn show(output: Output, directory: &Directory, name: &str) -> Result<(), F
     }
     let mut table = Table::default();
     for (key, value) in value.as_object().into_iter().flatten() {
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let text = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
         table.row(vec![Cell::from(key.as_str()).look(Look::Bold), text.into()]);
     }
     output.raw(&table.render(output))
@@ -188,7 +206,12 @@ pub(super) fn shown_config(config: &Value) -> Value {
     {
         *url = shown_url(&parsed).into();
     }
-    for (_, value) in shown.get_mut("headers").and_then(Value::as_object_mut).into_iter().flatten() {
+    for (_, value) in shown
+        .get_mut("headers")
+        .and_then(Value::as_object_mut)
+        .into_iter()
+        .flatten()
+    {
         mask(value);
     }
     if let Some(secret) = shown.pointer_mut("/oauth/client_secret") {
@@ -229,7 +252,11 @@ async fn remove(output: Output, directory: &Directory, name: &str) -> Result<(),
             && servers.iter().any(|server| server == name)
             && !agent.from_file
         {
-            let left = servers.iter().filter(|server| *server != name).cloned().collect();
+            let left = servers
+                .iter()
+                .filter(|server| *server != name)
+                .cloned()
+                .collect();
             let config = config::Agent {
                 servers: Servers::Some(left),
                 ..agent.config
@@ -243,7 +270,12 @@ async fn remove(output: Output, directory: &Directory, name: &str) -> Result<(),
     output.line(format!("{name} is removed"))
 }
 
-async fn enable(output: Output, directory: &Directory, name: &str, enabled: bool) -> Result<(), Failure> {
+async fn enable(
+    output: Output,
+    directory: &Directory,
+    name: &str,
+    enabled: bool,
+) -> Result<(), Failure> {
     let mut server = directory.server(name).await?;
     if server.config.enabled != enabled {
         server.config.enabled = enabled;
@@ -252,7 +284,10 @@ async fn enable(output: Output, directory: &Directory, name: &str, enabled: bool
     if output.json {
         return output.json(&shown(&server));
     }
-    output.line(format!("{name} is {}", if enabled { "enabled" } else { "disabled" }))
+    output.line(format!(
+        "{name} is {}",
+        if enabled { "enabled" } else { "disabled" }
+    ))
 }
 
 #[cfg(test)]
@@ -261,8 +296,14 @@ mod tests {
 
     #[test]
     fn headers_are_read_without_repeating_them() {
-        assert_eq!(parse_header("X-Key: a:b"), Ok(("X-Key".into(), "a:b".into())));
-        assert_eq!(parse_header("secret").unwrap_err(), "a header is written as 'Name: value'");
+        assert_eq!(
+            parse_header("X-Key: a:b"),
+            Ok(("X-Key".into(), "a:b".into()))
+        );
+        assert_eq!(
+            parse_header("secret").unwrap_err(),
+            "a header is written as 'Name: value'"
+        );
         assert!(parse_header(": b").is_err());
     }
 
@@ -270,7 +311,9 @@ mod tests {
     fn secrets_are_masked_and_references_are_shown() {
         let mut config = config::Server::at("https://a.test/mcp?key=canary&x".parse().unwrap());
         config.headers.insert("X-Key".into(), "canary".into());
-        config.headers.insert("X-Other".into(), "${vault:NAME}".into());
+        config
+            .headers
+            .insert("X-Other".into(), "${vault:NAME}".into());
         config.oauth = Some(config::Oauth {
             client_secret: Some("canary".into()),
             ..config::Oauth::default()
@@ -283,6 +326,9 @@ mod tests {
         };
         let text = shown(&server).to_string();
         assert!(!text.contains("canary"), "{text}");
-        assert!(text.contains("${vault:NAME}") && text.contains("https://a.test/mcp?key=…&…"), "{text}");
+        assert!(
+            text.contains("${vault:NAME}") && text.contains("https://a.test/mcp?key=…&…"),
+            "{text}"
+        );
     }
 }

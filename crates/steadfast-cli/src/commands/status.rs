@@ -58,7 +58,11 @@ pub(super) fn read_all(connections: &[Value]) -> Result<Vec<Report>, Failure> {
     let read = |connection: &Value| {
         serde_json::from_value(connection.clone()).map_err(|error| {
             let message = format!("the daemon's answer cannot be understood: {error}");
-            Failure::hinted(code::INTERNAL, message, "Use the same version of Steadfast as the daemon.")
+            Failure::hinted(
+                code::INTERNAL,
+                message,
+                "Use the same version of Steadfast as the daemon.",
+            )
         })
     };
     connections.iter().map(read).collect()
@@ -78,12 +82,19 @@ pub(super) fn show(output: Output, connections: &[Value]) -> Result<(), Failure>
 
 /// 3 where a person must act.
 pub(super) fn ending(reports: &[Report]) -> Exit {
-    if reports.iter().any(needs_person) { Exit::Person } else { Exit::Done }
+    if reports.iter().any(needs_person) {
+        Exit::Person
+    } else {
+        Exit::Done
+    }
 }
 
 fn needs_person(report: &Report) -> bool {
     matches!(report.state.as_str(), "awaiting_sign_in" | "misconfigured")
-        || report.fault.as_ref().is_some_and(|fault| fault.person_needed)
+        || report
+            .fault
+            .as_ref()
+            .is_some_and(|fault| fault.person_needed)
 }
 
 fn table(reports: &[Report], now: Timestamp) -> Table {
@@ -95,17 +106,29 @@ fn table(reports: &[Report], now: Timestamp) -> Table {
             "disabled" => Look::Dim,
             _ => Look::Warning,
         };
-        let next = report.next.as_ref().map(|next| format!("{} {}", next.reason, until(&next.at, now)));
+        let next = report
+            .next
+            .as_ref()
+            .map(|next| format!("{} {}", next.reason, until(&next.at, now)));
         table.row(vec![
             report.agent.clone().into(),
             report.server.clone().into(),
             Cell::from(report.state.replace('_', " ")).look(look),
             age(&report.since, now).into(),
-            report.tools.map(|tools| tools.to_string()).unwrap_or_default().into(),
+            report
+                .tools
+                .map(|tools| tools.to_string())
+                .unwrap_or_default()
+                .into(),
             next.unwrap_or_default().into(),
         ]);
         if let Some(fault) = &report.fault {
-            table.line(Cell::from(format!("{} {}: {}", fault.code, fault.kind.replace('_', " "), fault.message)));
+            table.line(Cell::from(format!(
+                "{} {}: {}",
+                fault.code,
+                fault.kind.replace('_', " "),
+                fault.message
+            )));
             table.line(Cell::from(format!("hint: {}", fault.hint)).look(Look::Dim));
         }
         if let Some(stream) = &report.stream {
@@ -120,7 +143,9 @@ fn table(reports: &[Report], now: Timestamp) -> Table {
 
 /// How long ago a time was.
 fn age(since: &str, now: Timestamp) -> String {
-    since.parse::<Timestamp>().map_or_else(|_| String::new(), |since| length((now - since).as_secs()))
+    since
+        .parse::<Timestamp>()
+        .map_or_else(|_| String::new(), |since| length((now - since).as_secs()))
 }
 
 /// How far ahead a time is.
@@ -219,11 +244,24 @@ fn changed(
 /// A change in one line, where there is no screen to draw on.
 fn change_line(connection: &Value, is_removed: bool) -> String {
     let (agent, server) = key(connection);
-    let text = |pointer: &str| connection.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let state = if is_removed { "removed".to_owned() } else { text("/state").replace('_', " ") };
+    let text = |pointer: &str| {
+        connection
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let state = if is_removed {
+        "removed".to_owned()
+    } else {
+        text("/state").replace('_', " ")
+    };
     let fault = match text("/fault/code") {
         code if code.is_empty() => String::new(),
-        code => format!(" {code} {}", crate::output::printable(&text("/fault/message"))),
+        code => format!(
+            " {code} {}",
+            crate::output::printable(&text("/fault/message"))
+        ),
     };
     let next = match text("/next/reason") {
         reason if reason.is_empty() => String::new(),
@@ -240,7 +278,8 @@ fn redraw(output: Output, connections: &Connections, is_live: bool) -> Result<()
     let mut screen = String::from("\x1b[H\x1b[2J");
     screen.push_str(&table(&read_all(&connections)?, Timestamp::now()).render(output));
     if !is_live {
-        screen.push_str(&output.paint(Look::Bad, "\nThe daemon does not answer; waiting for it.\n"));
+        screen
+            .push_str(&output.paint(Look::Bad, "\nThe daemon does not answer; waiting for it.\n"));
     }
     output.raw(&screen)
 }
@@ -301,7 +340,8 @@ mod tests {
 
     #[test]
     fn what_waits_for_a_person_is_an_exit_code() {
-        let ending = |connection: &Value| ending(&read_all(std::slice::from_ref(connection)).unwrap());
+        let ending =
+            |connection: &Value| ending(&read_all(std::slice::from_ref(connection)).unwrap());
         assert_eq!(ending(&connected()), Exit::Done);
         assert_eq!(ending(&broken()), Exit::Done);
         for state in ["awaiting_sign_in", "misconfigured"] {
@@ -316,7 +356,14 @@ mod tests {
 
     #[test]
     fn lengths_have_two_units() {
-        for (seconds, text) in [(0, "0s"), (59, "59s"), (61, "1m 1s"), (3_600, "1h 0m"), (90_000, "1d 1h"), (-5, "0s")] {
+        for (seconds, text) in [
+            (0, "0s"),
+            (59, "59s"),
+            (61, "1m 1s"),
+            (3_600, "1h 0m"),
+            (90_000, "1d 1h"),
+            (-5, "0s"),
+        ] {
             assert_eq!(length(seconds), text);
         }
     }

@@ -103,7 +103,9 @@ impl Checker<'_, '_> {
         }
         let listen = listen.unwrap_or(gateway.listen);
         if !listen.ip().is_loopback() {
-            let why = format!("whoever reaches {listen} would be `{agent}`: only a loopback listener may have it");
+            let why = format!(
+                "whoever reaches {listen} would be `{agent}`: only a loopback listener may have it"
+            );
             self.refuse(&path, why);
         }
     }
@@ -112,7 +114,10 @@ impl Checker<'_, '_> {
         if let Some(proxy) = &file.network.proxy
             && (proxy.scheme() != "http" || proxy.host_str().is_none())
         {
-            self.refuse(&["network", "proxy"], "a proxy is given as http://host:port");
+            self.refuse(
+                &["network", "proxy"],
+                "a proxy is given as http://host:port",
+            );
         }
         if let Some(path) = &file.network.ca_file
             && let Err(error) = std::fs::File::open(path)
@@ -127,7 +132,11 @@ impl Checker<'_, '_> {
         match file.store.url.split_once(':') {
             Some(("sqlite", file)) if !file.trim_start_matches('/').is_empty() => {}
             Some(("postgres" | "postgresql", _)) => {
-                self.refuse_as(code::NOT_BUILT, &path, "PostgreSQL is not built yet; use sqlite:FILE");
+                self.refuse_as(
+                    code::NOT_BUILT,
+                    &path,
+                    "PostgreSQL is not built yet; use sqlite:FILE",
+                );
             }
             Some(_) | None => self.refuse(&path, "must be sqlite:FILE or postgres://…"),
         }
@@ -153,10 +162,16 @@ impl Checker<'_, '_> {
             }
         }
         if retry.concurrent_reconnects == 0 {
-            self.refuse(&["retry", "concurrent_reconnects"], "must be at least 1, or nothing ever connects");
+            self.refuse(
+                &["retry", "concurrent_reconnects"],
+                "must be at least 1, or nothing ever connects",
+            );
         }
         if retry.max < retry.first {
-            let why = format!("is {}, less than retry.first, which is {}", retry.max, retry.first);
+            let why = format!(
+                "is {}, less than retry.first, which is {}",
+                retry.max, retry.first
+            );
             self.refuse(&["retry", "max"], why);
         }
         if file.limits.max_message.0 == 0 {
@@ -179,10 +194,14 @@ impl Checker<'_, '_> {
         let distance = |name: &&String| strsim::damerau_levenshtein(server, name);
         let nearest = file.servers.keys().min_by_key(distance);
         let hint = match nearest {
-            Some(nearest) if distance(&nearest) <= server.len() / 3 + 1 => format!("; did you mean `{nearest}`?"),
+            Some(nearest) if distance(&nearest) <= server.len() / 3 + 1 => {
+                format!("; did you mean `{nearest}`?")
+            }
             Some(_) | None => String::new(),
         };
-        let why = format!("the agent `{agent}` has the server `{server}`, which is not in this file{hint}");
+        let why = format!(
+            "the agent `{agent}` has the server `{server}`, which is not in this file{hint}"
+        );
         self.refuse(&["agents", agent, "servers"], why);
     }
 
@@ -203,7 +222,11 @@ impl Checker<'_, '_> {
             }
             self.references(&path, value);
         }
-        if let Some(secret) = server.oauth.as_ref().and_then(|oauth| oauth.client_secret.as_ref()) {
+        if let Some(secret) = server
+            .oauth
+            .as_ref()
+            .and_then(|oauth| oauth.client_secret.as_ref())
+        {
             self.references(&["servers", name, "oauth", "client_secret"], secret);
         }
         for (tool, policy) in &server.tools {
@@ -213,9 +236,15 @@ impl Checker<'_, '_> {
 
     fn web_address(&mut self, path: &[&str], url: &Url) {
         if !matches!(url.scheme(), "http" | "https") {
-            self.refuse(path, format!("the scheme is `{}`: use http or https", url.scheme()));
+            self.refuse(
+                path,
+                format!("the scheme is `{}`: use http or https", url.scheme()),
+            );
         } else if !url.username().is_empty() || url.password().is_some() {
-            self.refuse(path, "a URL is shown to people; put the credential into a header");
+            self.refuse(
+                path,
+                "a URL is shown to people; put the credential into a header",
+            );
         } else if url.fragment().is_some() {
             self.refuse(path, "a part after `#` never reaches a server");
         }
@@ -248,14 +277,20 @@ impl Checker<'_, '_> {
 
     fn lookup(&mut self, base: &[&str], server: &Server, lookup: &Lookup) {
         let at = |rest: &[&'static str]| -> Vec<String> {
-            base.iter().chain(rest).map(|part| (*part).to_owned()).collect()
+            base.iter()
+                .chain(rest)
+                .map(|part| (*part).to_owned())
+                .collect()
         };
         let refuse = |checker: &mut Self, path: Vec<String>, why: String| {
             let path: Vec<&str> = path.iter().map(String::as_str).collect();
             checker.refuse(&path, why);
         };
         if server.effect(&lookup.tool) != Effect::Read {
-            let why = format!("`{}` must be declared with effect = \"read\" on the same server", lookup.tool);
+            let why = format!(
+                "`{}` must be declared with effect = \"read\" on the same server",
+                lookup.tool
+            );
             refuse(self, at(&["tool"]), why);
         }
         if let Err(why) = jsonpath::check(&lookup.accepted) {
@@ -267,7 +302,11 @@ impl Checker<'_, '_> {
                 refuse(self, at(&["arguments"]), why);
             }
         }
-        for expression in lookup.must_equal.iter().flat_map(|(left, right)| [left, right]) {
+        for expression in lookup
+            .must_equal
+            .iter()
+            .flat_map(|(left, right)| [left, right])
+        {
             if let Err(why) = singular(expression) {
                 refuse(self, at(&["must_equal"]), why);
             }
@@ -287,6 +326,8 @@ fn singular(expression: &str) -> Result<(), String> {
     if shape.singular {
         Ok(())
     } else {
-        Err(format!("`{expression}` may select several values, and one is needed"))
+        Err(format!(
+            "`{expression}` may select several values, and one is needed"
+        ))
     }
 }

@@ -183,7 +183,11 @@ impl Reader<'_> {
             match self.peek() {
                 None => return Err("a filter does not end"),
                 Some(']' | ',') if open.is_empty() => {
-                    return if empty { Err("a filter is empty") } else { Ok(()) };
+                    return if empty {
+                        Err("a filter is empty")
+                    } else {
+                        Ok(())
+                    };
                 }
                 Some('\'' | '"') => {
                     self.string()?;
@@ -221,7 +225,10 @@ mod tests {
             ("$[1:5:2]", false),
             ("$[:]", false),
             ("$['a','b']", false),
-            ("$.structuredContent.bookings[?@.reference == $reference]", false),
+            (
+                "$.structuredContent.bookings[?@.reference == $reference]",
+                false,
+            ),
             ("$.a[?count(@.b[?@.c == ']']) > 1].d", false),
         ] {
             assert_eq!(check(expression), Ok(Shape { singular }), "{expression}");
@@ -231,8 +238,24 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_refused_with_its_place() {
         for expression in [
-            "", "a.b", "$.", "$a", "$.1a", "$[", "$[]", "$['a", "$['a'", "$[-]", "$[1:2:3:4]", "$[?]", "$[? ]",
-            "$[?(@.a]", "$[?@.a)]", "$.a b", "$[a]", "$...a",
+            "",
+            "a.b",
+            "$.",
+            "$a",
+            "$.1a",
+            "$[",
+            "$[]",
+            "$['a",
+            "$['a'",
+            "$[-]",
+            "$[1:2:3:4]",
+            "$[?]",
+            "$[? ]",
+            "$[?(@.a]",
+            "$[?@.a)]",
+            "$.a b",
+            "$[a]",
+            "$...a",
         ] {
             assert!(check(expression).is_err(), "{expression}");
         }

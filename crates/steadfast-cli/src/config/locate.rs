@@ -76,7 +76,10 @@ impl<'t> Tree<'t> {
     }
 }
 
-type Entry<'a, 't> = (&'a Spanned<std::borrow::Cow<'t, str>>, &'a Spanned<DeValue<'t>>);
+type Entry<'a, 't> = (
+    &'a Spanned<std::borrow::Cow<'t, str>>,
+    &'a Spanned<DeValue<'t>>,
+);
 
 fn entry<'a, 't>(table: &'a DeTable<'t>, name: &str) -> Option<Entry<'a, 't>> {
     table.iter().find(|(key, _)| key.get_ref() == name)
@@ -130,7 +133,10 @@ mod tests {
         let tree = Tree::parse(TEXT).unwrap();
         let place = |path: &[&str]| tree.place_of(path).map(|place| (place.line, place.column));
         assert_eq!(place(&["servers", "booking", "url"]), Some((2, 1)));
-        assert_eq!(place(&["servers", "booking", "oauth", "scopes"]), Some((3, 11)));
+        assert_eq!(
+            place(&["servers", "booking", "oauth", "scopes"]),
+            Some((3, 11))
+        );
         assert_eq!(place(&["servers", "booking", "headers"]), Some((1, 10)));
         assert_eq!(place(&["agents"]), None);
     }

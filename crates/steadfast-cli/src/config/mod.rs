@@ -56,7 +56,9 @@ impl Error {
 
     /// Its entry in the registry: that of the first thing that is wrong.
     pub(crate) fn code(&self) -> Code {
-        self.issues.first().map_or(code::CONFIG_BAD_VALUE, |issue| issue.code)
+        self.issues
+            .first()
+            .map_or(code::CONFIG_BAD_VALUE, |issue| issue.code)
     }
 }
 
@@ -67,7 +69,9 @@ impl fmt::Display for Error {
                 writeln!(f)?;
             }
             match issue.place {
-                Some(Place { line, column }) => write!(f, "{}:{line}:{column}: {}", self.file, issue.message)?,
+                Some(Place { line, column }) => {
+                    write!(f, "{}:{line}:{column}: {}", self.file, issue.message)?
+                }
                 None => write!(f, "{}: {}", self.file, issue.message)?,
             }
         }
@@ -94,7 +98,8 @@ pub(crate) fn load(path: &Path, listen: Option<SocketAddr>) -> Result<Loaded, Er
 
 /// Reads the text of a file.
 pub(crate) fn read(path: &Path) -> Result<String, Error> {
-    std::fs::read_to_string(path).map_err(|error| Error::one(&path.display().to_string(), unreadable(&error)))
+    std::fs::read_to_string(path)
+        .map_err(|error| Error::one(&path.display().to_string(), unreadable(&error)))
 }
 
 fn unreadable(error: &std::io::Error) -> Issue {
@@ -149,7 +154,11 @@ pub(crate) fn different_settings(one: &File, other: &File) -> Vec<&'static str> 
         ("repeat", one.repeat == other.repeat),
         ("notify", one.notify == other.notify),
     ];
-    tables.into_iter().filter(|(_, same)| !same).map(|(table, _)| table).collect()
+    tables
+        .into_iter()
+        .filter(|(_, same)| !same)
+        .map(|(table, _)| table)
+        .collect()
 }
 
 fn syntax(text: &str, error: &toml::de::Error) -> Issue {
@@ -163,7 +172,10 @@ fn syntax(text: &str, error: &toml::de::Error) -> Issue {
 /// Puts what serde says of a value into words for whoever wrote the file.
 fn explain(text: &str, tree: &Tree<'_>, error: &toml::de::Error) -> Issue {
     let offset = error.span().map(|span| span.start);
-    let path = offset.map(|offset| tree.path_at(offset)).unwrap_or_default().join(".");
+    let path = offset
+        .map(|offset| tree.path_at(offset))
+        .unwrap_or_default()
+        .join(".");
     let said = error.message();
     let place = offset.map(|offset| place(text, offset));
     if let Some(rest) = said.strip_prefix("unknown field ") {
@@ -181,9 +193,14 @@ fn explain(text: &str, tree: &Tree<'_>, error: &toml::de::Error) -> Issue {
     } else if said.contains("relative URL without a base") {
         "a URL begins with https:// or http://".to_owned()
     } else {
-        said.replace("unknown variant", "unknown value").replace("missing field", "missing key")
+        said.replace("unknown variant", "unknown value")
+            .replace("missing field", "missing key")
     };
-    let message = if path.is_empty() { said } else { format!("{path}: {said}") };
+    let message = if path.is_empty() {
+        said
+    } else {
+        format!("{path}: {said}")
+    };
     Issue {
         place,
         code: code::CONFIG_BAD_VALUE,
@@ -204,7 +221,10 @@ fn unknown_key(path: &str, rest: &str) -> String {
             format!("unknown key `{path}`; did you mean `{nearest}`?")
         }
         Some(nearest) => {
-            format!("unknown key `{path}`; the nearest known one is `{nearest}`, of {}", known.join(", "))
+            format!(
+                "unknown key `{path}`; the nearest known one is `{nearest}`, of {}",
+                known.join(", ")
+            )
         }
     }
 }

@@ -238,7 +238,14 @@ mod tests {
     fn sizes_are_numbers_with_a_unit() {
         assert_eq!("64MiB".parse(), Ok(Size(64 << 20)));
         assert_eq!("512 KiB".parse(), Ok(Size(512 << 10)));
-        for bad in ["64", "64MB", "MiB", "-1B", "99999999999999999999B", "99999999999GiB"] {
+        for bad in [
+            "64",
+            "64MB",
+            "MiB",
+            "-1B",
+            "99999999999999999999B",
+            "99999999999GiB",
+        ] {
             assert!(bad.parse::<Size>().is_err(), "{bad}");
         }
     }

@@ -23,15 +23,25 @@ fn error(text: &str) -> String {
 fn every_documented_key_is_read() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("corp-ca.pem"), "").unwrap();
-    let file = parse("steadfast.toml", COMPLETE, folder.path(), None).map_err(|error| error.to_string());
+    let file =
+        parse("steadfast.toml", COMPLETE, folder.path(), None).map_err(|error| error.to_string());
     let file = file.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(file.gateway.config_check, Span::secs(1));
-    assert_eq!(file.network.ca_file, Some(folder.path().join("corp-ca.pem")));
+    assert_eq!(
+        file.network.ca_file,
+        Some(folder.path().join("corp-ca.pem"))
+    );
     assert_eq!(file.limits.max_message.0, 64 << 20);
     assert_eq!(file.agents["support"].prefix, true);
     let tool = &file.servers["booking"].tools["create_booking"];
-    assert_eq!((tool.effect, tool.repeat), (Effect::Write, Some(Repeat::Hold)));
-    assert_eq!(tool.lookup.as_ref().unwrap().settle_after, Some(Span::secs(30)));
+    assert_eq!(
+        (tool.effect, tool.repeat),
+        (Effect::Write, Some(Repeat::Hold))
+    );
+    assert_eq!(
+        tool.lookup.as_ref().unwrap().settle_after,
+        Some(Span::secs(30))
+    );
     assert_eq!(
         unbuilt(&file),
         [
@@ -75,23 +85,54 @@ fn an_unknown_key_names_its_place_and_the_nearest_known_one() {
 #[test]
 fn a_bad_value_names_its_place() {
     for (text, expected) in [
-        ("[retry]\nfirst = \"soon\"", "2:9: retry.first: `soon` is not a duration"),
-        ("[retry]\nfirst = 1", "2:9: retry.first: invalid type: integer `1`, expected a string"),
-        ("[limits]\nmax_message = \"64MB\"", "2:15: limits.max_message: `64MB` is not a size"),
-        ("[gateway]\nlisten = \"here\"", "2:10: gateway.listen: `here` is not an address"),
-        ("[servers.a]\nurl = \"a.test/mcp\"", "2:7: servers.a.url: a URL begins with https:// or http://"),
-        ("[servers.a]\nenabled = true", "1:1: servers.a: missing key `url`"),
-        ("[agents.a]\nservers = \"b\"", "2:11: agents.a.servers: write a list of names of servers, or \"*\""),
+        (
+            "[retry]\nfirst = \"soon\"",
+            "2:9: retry.first: `soon` is not a duration",
+        ),
+        (
+            "[retry]\nfirst = 1",
+            "2:9: retry.first: invalid type: integer `1`, expected a string",
+        ),
+        (
+            "[limits]\nmax_message = \"64MB\"",
+            "2:15: limits.max_message: `64MB` is not a size",
+        ),
+        (
+            "[gateway]\nlisten = \"here\"",
+            "2:10: gateway.listen: `here` is not an address",
+        ),
+        (
+            "[servers.a]\nurl = \"a.test/mcp\"",
+            "2:7: servers.a.url: a URL begins with https:// or http://",
+        ),
+        (
+            "[servers.a]\nenabled = true",
+            "1:1: servers.a: missing key `url`",
+        ),
+        (
+            "[agents.a]\nservers = \"b\"",
+            "2:11: agents.a.servers: write a list of names of servers, or \"*\"",
+        ),
         (
             "[servers.a]\nurl = \"https://a.test/\"\ntools.x.effect = \"maybe\"",
             "3:18: servers.a.tools.x.effect: unknown value `maybe`, expected `read` or `write`",
         ),
-        ("[network]\nresolve = { \"a.test\" = \"b\" }", "2:24: network.resolve.a.test: write an IP address"),
+        (
+            "[network]\nresolve = { \"a.test\" = \"b\" }",
+            "2:24: network.resolve.a.test: write an IP address",
+        ),
     ] {
         let told = error(text);
-        assert!(told.starts_with(&format!("SF0002 steadfast.toml:{expected}")), "{told}");
+        assert!(
+            told.starts_with(&format!("SF0002 steadfast.toml:{expected}")),
+            "{told}"
+        );
     }
-    assert!(error("a = ").starts_with("SF0003 steadfast.toml:1:"), "{}", error("a = "));
+    assert!(
+        error("a = ").starts_with("SF0003 steadfast.toml:1:"),
+        "{}",
+        error("a = ")
+    );
 }
 
 #[test]
@@ -103,10 +144,22 @@ fn what_cannot_work_is_refused() {
             "SF0002 steadfast.toml:2:1: agents.support.servers: the agent `support` has the server `bookin`, \
              which is not in this file; did you mean `booking`?",
         ),
-        ("[agents.\"a b\"]".to_owned(), "SF0002 steadfast.toml:1:9: agents.a b: a name has 1 to 64"),
-        ("[servers.a__b]\nurl = \"https://a.test/\"".to_owned(), "SF0002 steadfast.toml:1:10: servers.a__b: a name"),
-        ("[servers.a]\nurl = \"ftp://a.test/\"".to_owned(), "SF0002 steadfast.toml:2:1: servers.a.url: the scheme is `ftp`"),
-        ("[servers.a]\nurl = \"https://u:p@a.test/\"".to_owned(), "SF0002 steadfast.toml:2:1: servers.a.url: a URL is shown"),
+        (
+            "[agents.\"a b\"]".to_owned(),
+            "SF0002 steadfast.toml:1:9: agents.a b: a name has 1 to 64",
+        ),
+        (
+            "[servers.a__b]\nurl = \"https://a.test/\"".to_owned(),
+            "SF0002 steadfast.toml:1:10: servers.a__b: a name",
+        ),
+        (
+            "[servers.a]\nurl = \"ftp://a.test/\"".to_owned(),
+            "SF0002 steadfast.toml:2:1: servers.a.url: the scheme is `ftp`",
+        ),
+        (
+            "[servers.a]\nurl = \"https://u:p@a.test/\"".to_owned(),
+            "SF0002 steadfast.toml:2:1: servers.a.url: a URL is shown",
+        ),
         (
             format!("{server}headers = {{ \"Mcp-Session-Id\" = \"x\" }}"),
             "SF0002 steadfast.toml:3:13: servers.booking.headers.Mcp-Session-Id: is set by Steadfast itself",
@@ -115,16 +168,34 @@ fn what_cannot_work_is_refused() {
             format!("{server}headers = {{ K = \"${{vault:}}\" }}"),
             "SF0009 steadfast.toml:3:13: servers.booking.headers.K: a reference is written",
         ),
-        ("[gateway]\nanonymous_agent = \"dev\"".to_owned(), "SF0002 steadfast.toml:2:1: gateway.anonymous_agent: there is no agent `dev`"),
+        (
+            "[gateway]\nanonymous_agent = \"dev\"".to_owned(),
+            "SF0002 steadfast.toml:2:1: gateway.anonymous_agent: there is no agent `dev`",
+        ),
         (
             "[gateway]\nlisten = \"0.0.0.0:1\"\nanonymous_agent = \"dev\"\n[agents.dev]".to_owned(),
             "SF0002 steadfast.toml:3:1: gateway.anonymous_agent: whoever reaches 0.0.0.0:1 would be `dev`",
         ),
-        ("[retry]\nmax = \"10ms\"".to_owned(), "SF0002 steadfast.toml:2:1: retry.max: is 10ms, less than retry.first, which is 1s"),
-        ("[retry]\nconcurrent_reconnects = 0".to_owned(), "SF0002 steadfast.toml:2:1: retry.concurrent_reconnects: must be at least 1"),
-        ("[store]\nurl = \"postgres://a/b\"".to_owned(), "SF0010 steadfast.toml:2:1: store.url: PostgreSQL is not built yet"),
-        ("[store]\nurl = \"steadfast.db\"".to_owned(), "SF0002 steadfast.toml:2:1: store.url: must be sqlite:FILE"),
-        ("[network]\nca_file = \"no.pem\"".to_owned(), "SF0003 steadfast.toml:2:1: network.ca_file: /etc/no.pem cannot be read"),
+        (
+            "[retry]\nmax = \"10ms\"".to_owned(),
+            "SF0002 steadfast.toml:2:1: retry.max: is 10ms, less than retry.first, which is 1s",
+        ),
+        (
+            "[retry]\nconcurrent_reconnects = 0".to_owned(),
+            "SF0002 steadfast.toml:2:1: retry.concurrent_reconnects: must be at least 1",
+        ),
+        (
+            "[store]\nurl = \"postgres://a/b\"".to_owned(),
+            "SF0010 steadfast.toml:2:1: store.url: PostgreSQL is not built yet",
+        ),
+        (
+            "[store]\nurl = \"steadfast.db\"".to_owned(),
+            "SF0002 steadfast.toml:2:1: store.url: must be sqlite:FILE",
+        ),
+        (
+            "[network]\nca_file = \"no.pem\"".to_owned(),
+            "SF0003 steadfast.toml:2:1: network.ca_file: /etc/no.pem cannot be read",
+        ),
     ] {
         let told = error(&text);
         assert!(told.starts_with(expected), "{told}");
@@ -147,9 +218,15 @@ fn expressions_are_checked_when_the_file_is() {
              [servers.a.tools.book]\n{lines}"
         )
     };
-    let key = |argument: &str| tool(&format!("duplicate_key = {{ argument = \"{argument}\", retention = \"1h\" }}"));
+    let key = |argument: &str| {
+        tool(&format!(
+            "duplicate_key = {{ argument = \"{argument}\", retention = \"1h\" }}"
+        ))
+    };
     assert!(read(&key("$.key")).is_ok());
-    assert!(error(&key("key")).contains("tools.book.duplicate_key.argument: `key` is not a JSONPath"));
+    assert!(
+        error(&key("key")).contains("tools.book.duplicate_key.argument: `key` is not a JSONPath")
+    );
     assert!(error(&key("$.keys[*]")).contains("may select several values"));
 
     let lookup = |tool_name: &str, accepted: &str| {
@@ -159,7 +236,10 @@ fn expressions_are_checked_when_the_file_is() {
         ))
     };
     assert!(read(&lookup("find", "$.a[?@.b == $a]")).is_ok());
-    assert!(error(&lookup("other", "$.a")).contains("lookup.tool: `other` must be declared with effect = \"read\""));
+    assert!(
+        error(&lookup("other", "$.a"))
+            .contains("lookup.tool: `other` must be declared with effect = \"read\"")
+    );
     assert!(error(&lookup("find", "$.a[?")).contains("lookup.accepted: `$.a[?` is not a JSONPath"));
 }
 
@@ -171,6 +251,10 @@ fn several_errors_are_told_together() {
 
 #[test]
 fn settings_that_wait_for_a_restart_are_named() {
-    let changed = read("[retry]\nfirst = \"2s\"\n[gateway]\nlisten = \"127.0.0.1:1\"\n[agents.a]").unwrap();
-    assert_eq!(different_settings(&changed, &File::default()), ["gateway", "retry"]);
+    let changed =
+        read("[retry]\nfirst = \"2s\"\n[gateway]\nlisten = \"127.0.0.1:1\"\n[agents.a]").unwrap();
+    assert_eq!(
+        different_settings(&changed, &File::default()),
+        ["gateway", "retry"]
+    );
 }

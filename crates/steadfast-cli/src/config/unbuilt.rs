@@ -1,7 +1,7 @@
 //! The one list of what can be configured and is not built yet. It is accepted and checked, so that a file
 //! can be written now, and named in one warning, so that nobody counts on it.
 
-use super::schema::{File, Renewal, Repeat, SignIn, Catalog, Notify};
+use super::schema::{Catalog, File, Notify, Renewal, Repeat, SignIn};
 
 /// The keys of `file` that would change something if they were built.
 pub(crate) fn unbuilt(file: &File) -> Vec<String> {
@@ -23,7 +23,10 @@ pub(crate) fn unbuilt(file: &File) -> Vec<String> {
         note(server.allow_private_network, key("allow_private_network"));
         note(server.oauth.is_some(), key("oauth"));
         for (header, value) in &server.headers {
-            note(value.contains("${vault:"), key(&format!("headers.{header}")));
+            note(
+                value.contains("${vault:"),
+                key(&format!("headers.{header}")),
+            );
         }
         for (tool, policy) in &server.tools {
             let key = |rest: &str| key(&format!("tools.{tool}.{rest}"));

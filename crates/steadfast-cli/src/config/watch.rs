@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
+use std::net::SocketAddr;
 use steadfast_core::{AgentName, ServerName, code};
 use steadfast_gateway::{ConfigFile, ConfigFileStatus, Directory};
 use steadfast_store::{AgentRecord, Records, ServerRecord, Source};
-use std::net::SocketAddr;
 
 use super::schema::File;
 use super::{Loaded, different_settings, parse, read, unbuilt};
@@ -138,16 +138,28 @@ impl Watch {
         seen
     }
 
-    async fn apply(&mut self, seen: &Result<String, super::Error>, started: &File) -> Result<(), Refused> {
-        let text = seen.as_ref().map_err(|error| Refused::File(error.clone()))?;
+    async fn apply(
+        &mut self,
+        seen: &Result<String, super::Error>,
+        started: &File,
+    ) -> Result<(), Refused> {
+        let text = seen
+            .as_ref()
+            .map_err(|error| Refused::File(error.clone()))?;
         let path = &self.loaded.path;
         let folder = path.parent().unwrap_or(path);
-        let file = parse(&path.display().to_string(), text, folder, self.listen).map_err(Refused::File)?;
-        change(&self.directory, &self.loaded.file, &file).await.map_err(Refused::Now)?;
+        let file =
+            parse(&path.display().to_string(), text, folder, self.listen).map_err(Refused::File)?;
+        change(&self.directory, &self.loaded.file, &file)
+            .await
+            .map_err(Refused::Now)?;
         warn_of_unbuilt(&file);
         let waiting = different_settings(started, &file);
         if !waiting.is_empty() {
-            tracing::warn!(tables = waiting.join(", "), "changed settings take effect when the daemon starts again");
+            tracing::warn!(
+                tables = waiting.join(", "),
+                "changed settings take effect when the daemon starts again"
+            );
         }
         self.loaded.text.clone_from(text);
         self.loaded.file = file;
@@ -180,18 +192,30 @@ async fn change(
 ) -> Result<(), steadfast_gateway::directory::Error> {
     for (name, server) in &after.servers {
         if before.servers.get(name) != Some(server) {
-            directory.put_server(name, server.clone(), Source::File).await?;
+            directory
+                .put_server(name, server.clone(), Source::File)
+                .await?;
         }
     }
     for (name, agent) in &after.agents {
         if before.agents.get(name) != Some(agent) {
-            directory.put_agent(name, agent.clone(), Source::File).await?;
+            directory
+                .put_agent(name, agent.clone(), Source::File)
+                .await?;
         }
     }
-    for name in before.agents.keys().filter(|name| !after.agents.contains_key(*name)) {
+    for name in before
+        .agents
+        .keys()
+        .filter(|name| !after.agents.contains_key(*name))
+    {
         gone(directory.remove_agent(name, Source::File).await)?;
     }
-    for name in before.servers.keys().filter(|name| !after.servers.contains_key(*name)) {
+    for name in before
+        .servers
+        .keys()
+        .filter(|name| !after.servers.contains_key(*name))
+    {
         gone(directory.remove_server(name, Source::File).await)?;
     }
     Ok(())

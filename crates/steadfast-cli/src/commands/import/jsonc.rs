@@ -33,7 +33,11 @@ fn without_trailing_commas(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(character) = rest.chars().next() {
-        let length = if character == '"' { string_end(rest) } else { character.len_utf8() };
+        let length = if character == '"' {
+            string_end(rest)
+        } else {
+            character.len_utf8()
+        };
         let (token, after) = rest.split_at(length);
         if token != "," || !after.trim_start().starts_with(['}', ']']) {
             out.push_str(token);
@@ -64,7 +68,10 @@ mod tests {
     fn comments_and_trailing_commas_go_and_strings_stay() {
         let text = "\u{feff}{ // one\n \"a\": \"// no, \\\" , }\", /* two\n */ \"b\": [1, 2, ],\n}";
         let value: serde_json::Value = serde_json::from_str(&to_json(text)).unwrap();
-        assert_eq!(value, serde_json::json!({"a": "// no, \" , }", "b": [1, 2]}));
+        assert_eq!(
+            value,
+            serde_json::json!({"a": "// no, \" , }", "b": [1, 2]})
+        );
         assert_eq!(to_json(text).lines().count(), text.lines().count());
     }
 

@@ -69,9 +69,13 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<Exit,
         return Err(Failure::new(code::CONFIG_BAD_VALUE, message).usage());
     }
     let unreadable = |why: String| {
-        Failure::new(code::FILE_UNREADABLE, format!("{}: {why}", arguments.file.display()))
+        Failure::new(
+            code::FILE_UNREADABLE,
+            format!("{}: {why}", arguments.file.display()),
+        )
     };
-    let text = std::fs::read_to_string(&arguments.file).map_err(|error| unreadable(error.to_string()))?;
+    let text =
+        std::fs::read_to_string(&arguments.file).map_err(|error| unreadable(error.to_string()))?;
     let entries = read::read(&text).map_err(unreadable)?;
     let directory = context.directory().await?;
     let done = import(context.output, &directory, entries, &arguments).await;
@@ -89,7 +93,7 @@ async fn import(
     let mut outcomes = Vec::new();
     for entry in entries {
         let found = match entry {
-            Entry::Usable(found) => found,
+            Entry::Usable(found) => *found,
             Entry::Skipped { name, why } => {
                 outcomes.push(skipped(name, why));
                 continue;
@@ -117,11 +121,21 @@ async fn import(
         .filter(|outcome| matches!(outcome.result, Done::Added | Done::There))
         .map(|outcome| outcome.name.clone())
         .collect();
-    if let Some(agent) = arguments.agent.as_deref().filter(|_| !arguments.dry_run && !usable.is_empty()) {
+    if let Some(agent) = arguments
+        .agent
+        .as_deref()
+        .filter(|_| !arguments.dry_run && !usable.is_empty())
+    {
         give(output, directory, agent, &usable).await?;
     }
-    let has_conflict = outcomes.iter().any(|outcome| outcome.result == Done::Conflict);
-    Ok(if usable.is_empty() || has_conflict { Exit::Failed } else { Exit::Done })
+    let has_conflict = outcomes
+        .iter()
+        .any(|outcome| outcome.result == Done::Conflict);
+    Ok(if usable.is_empty() || has_conflict {
+        Exit::Failed
+    } else {
+        Exit::Done
+    })
 }
 
 fn skipped(name: String, why: String) -> Outcome {
@@ -136,7 +150,9 @@ fn outcome(found: Found, result: Done) -> Outcome {
     let mut remarks = vec![shown_url(&found.server.url)];
     remarks.extend(found.notes);
     if result == Done::Conflict {
-        remarks.push("a server of this name is there with other settings, and stays as it is".to_owned());
+        remarks.push(
+            "a server of this name is there with other settings, and stays as it is".to_owned(),
+        );
     }
     Outcome {
         name: found.name,
@@ -146,7 +162,12 @@ fn outcome(found: Found, result: Done) -> Outcome {
 }
 
 /// Gives an agent the servers; it gets a key if it has none.
-async fn give(output: Output, directory: &Directory, agent: &str, servers: &[String]) -> Result<(), Failure> {
+async fn give(
+    output: Output,
+    directory: &Directory,
+    agent: &str,
+    servers: &[String],
+) -> Result<(), Failure> {
     let has_key = match directory.agent(agent).await? {
         Some(there) => {
             let has_key = there.has_key;
@@ -162,7 +183,11 @@ async fn give(output: Output, directory: &Directory, agent: &str, servers: &[Str
             false
         }
     };
-    if has_key { Ok(()) } else { print_new_key(output, directory, agent).await }
+    if has_key {
+        Ok(())
+    } else {
+        print_new_key(output, directory, agent).await
+    }
 }
 
 fn tell(output: Output, outcomes: &[Outcome], dry_run: bool) -> Result<(), Failure> {
@@ -184,7 +209,11 @@ fn tell(output: Output, outcomes: &[Outcome], dry_run: bool) -> Result<(), Failu
         };
         let mut remarks = outcome.remarks.iter();
         let first = remarks.next().cloned().unwrap_or_default();
-        table.row(vec![outcome.name.clone().into(), Cell::from(outcome.result.word()).look(look), first.into()]);
+        table.row(vec![
+            outcome.name.clone().into(),
+            Cell::from(outcome.result.word()).look(look),
+            first.into(),
+        ]);
         for remark in remarks {
             table.line(Cell::from(remark.as_str()).look(Look::Dim));
         }

@@ -12,7 +12,7 @@ use super::jsonc::to_json;
 #[derive(Debug)]
 pub(super) enum Entry {
     /// A server that can be taken over.
-    Usable(Found),
+    Usable(Box<Found>),
     /// One that cannot.
     Skipped {
         /// Its name in the file.
@@ -36,7 +36,8 @@ const PLACES: [&str; 4] = ["/mcpServers", "/servers", "/mcp/servers", "/mcp/mcpS
 
 /// Reads a file.
 pub(super) fn read(text: &str) -> Result<Vec<Entry>, String> {
-    let root: Value = serde_json::from_str(&to_json(text)).map_err(|error| format!("this is not JSON: {error}"))?;
+    let root: Value = serde_json::from_str(&to_json(text))
+        .map_err(|error| format!("this is not JSON: {error}"))?;
     let servers = PLACES
         .iter()
         .find_map(|place| root.pointer(place)?.as_object())
@@ -67,11 +68,11 @@ pub(super) fn read(text: &str) -> Result<Vec<Entry>, String> {
                     continue;
                 }
                 taken.push(own.clone());
-                Entry::Usable(Found {
+                Entry::Usable(Box::new(Found {
                     name: own,
                     server,
                     notes,
-                })
+                }))
             }
         });
     }
@@ -88,20 +89,28 @@ fn as_name(name: &str) -> String {
             own.push(character);
         }
     }
-    if own.is_empty() { "server".to_owned() } else { own }
+    if own.is_empty() {
+        "server".to_owned()
+    } else {
+        own
+    }
 }
 
 type Read = Result<(config::Server, Vec<String>), String>;
 
 fn server(entry: &Map<String, Value>) -> Read {
     // Claude Code and VS Code say `url`, Windsurf `serverUrl`, Gemini CLI `httpUrl`.
-    let url = ["url", "serverUrl", "httpUrl"].into_iter().find_map(|key| entry.get(key)?.as_str());
+    let url = ["url", "serverUrl", "httpUrl"]
+        .into_iter()
+        .find_map(|key| entry.get(key)?.as_str());
     let headers = strings(entry.get("headers"));
     match (url, entry.get("command").and_then(Value::as_str)) {
         (Some(url), _) => remote(entry, url, headers),
         (None, Some(command)) => match bridged(entry) {
             Some((url, headers)) => remote(entry, &url, headers),
-            None => Err(format!("it runs `{command}` on this machine (stdio), and only servers with a URL are kept")),
+            None => Err(format!(
+                "it runs `{command}` on this machine (stdio), and only servers with a URL are kept"
+            )),
         },
         (None, None) => Err("it has neither a `url` nor a `command`".to_owned()),
     }
@@ -109,12 +118,16 @@ fn server(entry: &Map<String, Value>) -> Read {
 
 fn strings(value: Option<&Value>) -> BTreeMap<String, String> {
     let pairs = value.and_then(Value::as_object).into_iter().flatten();
-    pairs.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
+    pairs
+        .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+        .collect()
 }
 
 fn remote(entry: &Map<String, Value>, url: &str, headers: BTreeMap<String, String>) -> Read {
     if has_placeholder(url) {
-        return Err("its url has a placeholder, which only the other client can fill in".to_owned());
+        return Err(
+            "its url has a placeholder, which only the other client can fill in".to_owned(),
+        );
     }
     let parsed = Url::parse(url).map_err(|error| format!("its url cannot be read: {error}"))?;
     let mut server = config::Server::at(parsed);
@@ -141,23 +154,37 @@ fn remote(entry: &Map<String, Value>, url: &str, headers: BTreeMap<String, Strin
 
 /// `${env:X}`, `${input:x}`, `${X}` and `${X:-default}` of the various clients.
 fn has_placeholder(text: &str) -> bool {
-    text.split_once("${").is_some_and(|(_, rest)| rest.contains('}'))
+    text.split_once("${")
+        .is_some_and(|(_, rest)| rest.contains('}'))
 }
 
 /// The remote server behind mcp-remote, with which clients that only speak stdio reach one:
 /// `npx mcp-remote URL --header 'Name: ${VARIABLE}'`, with the variables in `env`.
 fn bridged(entry: &Map<String, Value>) -> Option<(String, BTreeMap<String, String>)> {
-    let arguments: Vec<&str> = entry.get("args")?.as_array()?.iter().filter_map(Value::as_str).collect();
-    let is_bridge = |argument: &&str| *argument == "mcp-remote" || argument.starts_with("mcp-remote@");
+    let arguments: Vec<&str> = entry
+        .get("args")?
+        .as_array()?
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    let is_bridge =
+        |argument: &&str| *argument == "mcp-remote" || argument.starts_with("mcp-remote@");
     let behind = arguments.iter().position(is_bridge)? + 1;
     let rest = arguments.get(behind..)?;
-    let url = rest.iter().find(|argument| argument.starts_with("http://") || argument.starts_with("https://"))?;
+    let url = rest
+        .iter()
+        .find(|argument| argument.starts_with("http://") || argument.starts_with("https://"))?;
     let environment = strings(entry.get("env"));
     let headers = rest
         .windows(2)
         .filter(|pair| pair.first() == Some(&"--header"))
         .filter_map(|pair| pair.get(1)?.split_once(':'))
-        .map(|(name, value)| (name.trim().to_owned(), filled_in(value.trim(), &environment)))
+        .map(|(name, value)| {
+            (
+                name.trim().to_owned(),
+                filled_in(value.trim(), &environment),
+            )
+        })
         .collect();
     Some(((*url).to_owned(), headers))
 }
@@ -166,7 +193,9 @@ fn filled_in(text: &str, environment: &BTreeMap<String, String>) -> String {
     environment
         .iter()
         .filter(|(_, value)| !has_placeholder(value))
-        .fold(text.to_owned(), |text, (name, value)| text.replace(&format!("${{{name}}}"), value))
+        .fold(text.to_owned(), |text, (name, value)| {
+            text.replace(&format!("${{{name}}}"), value)
+        })
 }
 
 #[cfg(test)]
@@ -175,7 +204,7 @@ mod tests {
 
     fn one(text: &str) -> Found {
         match read(text).unwrap().remove(0) {
-            Entry::Usable(found) => found,
+            Entry::Usable(found) => *found,
             Entry::Skipped { why, .. } => panic!("{why}"),
         }
     }
@@ -207,7 +236,9 @@ mod tests {
 
     #[test]
     fn what_runs_on_this_machine_is_skipped_with_a_word_why() {
-        let why = skipped(r#"{"mcpServers": {"files": {"command": "npx", "args": ["server-files", "/x"]}}}"#);
+        let why = skipped(
+            r#"{"mcpServers": {"files": {"command": "npx", "args": ["server-files", "/x"]}}}"#,
+        );
         assert!(why.contains("npx") && why.contains("stdio"), "{why}");
         assert!(skipped(r#"{"mcpServers": {"a": {}}}"#).contains("neither"));
         assert!(skipped(r#"{"mcpServers": {"a": {"url": "a b"}}}"#).contains("cannot be read"));
@@ -215,23 +246,35 @@ mod tests {
 
     #[test]
     fn placeholders_are_left_out_and_told() {
-        for placeholder in ["${env:TOKEN}", "Bearer ${input:token}", "${TOKEN}", "${TOKEN:-x}"] {
+        for placeholder in [
+            "${env:TOKEN}",
+            "Bearer ${input:token}",
+            "${TOKEN}",
+            "${TOKEN:-x}",
+        ] {
             let text = serde_json::json!({"servers": {"a": {"url": "https://a.test/", "headers": {"X": placeholder}}}});
             let found = one(&text.to_string());
             assert!(found.server.headers.is_empty());
             assert!(found.notes[0].contains("header X"), "{:?}", found.notes);
         }
-        assert!(skipped(r#"{"servers": {"a": {"url": "https://${env:HOST}/"}}}"#).contains("placeholder"));
+        assert!(
+            skipped(r#"{"servers": {"a": {"url": "https://${env:HOST}/"}}}"#)
+                .contains("placeholder")
+        );
     }
 
     #[test]
     fn names_become_names() {
-        let found = one(r#"{"mcpServers": {"my server__x": {"url": "https://a.test/", "disabled": true}}}"#);
+        let found = one(
+            r#"{"mcpServers": {"my server__x": {"url": "https://a.test/", "disabled": true}}}"#,
+        );
         assert_eq!(found.name, "my-server_x");
         assert!(!found.server.enabled);
         assert_eq!(found.notes.len(), 2);
         let both = r#"{"mcpServers": {"a b": {"url": "https://a.test/"}, "a.b": {"url": "https://b.test/"}}}"#;
-        assert!(matches!(&read(both).unwrap()[1], Entry::Skipped { why, .. } if why.contains("`a-b` already")));
+        assert!(
+            matches!(&read(both).unwrap()[1], Entry::Skipped { why, .. } if why.contains("`a-b` already"))
+        );
     }
 
     #[test]
