@@ -1,0 +1,352 @@
+//! What the scenes play with: two scripted servers, one of each era, the daemon in front of them, and an
+//! agent of each era for each server. All of it is in this process and on loopback; the wire is real.
+
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use steadfast::Report;
+use steadfast_core::code;
+use tempfile::TempDir;
+use testkit::{Action, Agent, Answer, Behaviour, Ledger, PATIENCE, Server, Tool};
+use url::Url;
+
+use super::scene::{Broken, Proof, counted, times};
+use crate::client::Client;
+use crate::config;
+use crate::daemon::{Daemon, Start};
+use crate::data_dir::DataDir;
+use crate::directory::Directory;
+use crate::failure::Failure;
+
+/// The agent's name.
+pub(super) const AGENT: &str = "demo";
+/// What a booking says.
+pub(super) const BOOKED: &str = "Room 12 is yours";
+/// What a purchase says.
+pub(super) const BOUGHT: &str = "Seat 4A is yours";
+/// What a search says.
+pub(super) const ROOMS: &str = "Rooms 11 and 12 are free";
+/// What a look at the board says.
+pub(super) const DEPARTURES: &str = "10:04 to the sea, on time";
+
+/// The delays are scaled down: what takes minutes in the field takes a second here.
+const SETTINGS: &str = r#"
+[gateway]
+listen = "127.0.0.1:0"
+
+[retry]
+first = "400ms"
+max = "1s"
+connect_timeout = "1s"
+request_timeout = "3s"
+silence_timeout = "3s"
+stream_open_timeout = "1s"
+health_every = "1s"
+
+[agents.demo]
+servers = "*"
+
+[servers.booking]
+url = "BOOKING_URL"
+
+[servers.booking.tools.search]
+effect = "read"
+
+[servers.trains]
+url = "TRAINS_URL"
+
+[servers.trains.tools.departures]
+effect = "read"
+"#;
+
+/// Everything that the scenes play with.
+pub(super) struct Stage {
+    daemon: Daemon,
+    admin: Client,
+    pub(super) key: String,
+    /// Speaks 2025-11-25: sessions, a stream of its own, replay.
+    pub(super) booking: Provider,
+    /// Speaks 2026-07-28: every request stands alone.
+    pub(super) trains: Provider,
+    /// Goes last: what runs writes there.
+    _folder: TempDir,
+}
+
+/// A scripted server, and the agents that use it through the gateway.
+pub(super) struct Provider {
+    pub(super) name: &'static str,
+    pub(super) server: Server,
+    /// How the server behaves where no scene is played.
+    behaviour: Behaviour,
+    /// An agent that speaks 2025-11-25.
+    pub(super) legacy: Agent,
+    /// An agent that speaks 2026-07-28.
+    pub(super) modern: Agent,
+}
+
+impl Stage {
+    /// Starts everything, and waits until both servers are connected.
+    pub(super) async fn start() -> Result<Self, Failure> {
+        let folder = tempfile::Builder::new()
+            .prefix("steadfast-demo-")
+            .tempdir()
+            .map_err(no_folder)?;
+        let booking = Behaviour::legacy("2025-11-25").with_tools(booking_tools());
+        let trains = Behaviour::modern().with_tools(trains_tools());
+        let servers = (
+            start_server(&booking, folder.path().join("booking.ledger")).await?,
+            start_server(&trains, folder.path().join("trains.ledger")).await?,
+        );
+
+        let file = folder.path().join("steadfast.toml");
+        let [booking_url, trains_url] = [&servers.0, &servers.1].map(Server::url);
+        let settings = SETTINGS
+            .replace("BOOKING_URL", &booking_url)
+            .replace("TRAINS_URL", &trains_url);
+        std::fs::write(&file, settings).map_err(no_folder)?;
+        let daemon = Daemon::start(Start {
+            data: &DataDir::find(Some(folder.path()))?,
+            config: Some(config::load(&file, None)?),
+            listen: None,
+            token: None,
+        })
+        .await?;
+
+        let admin = || Client::new(url_of(&daemon)?, &daemon.token.0);
+        let key = Directory::Daemon(admin()?).make_key(AGENT).await?;
+        let address = daemon.address();
+        let stage = Self {
+            admin: admin()?,
+            booking: Provider::new("booking", (servers.0, booking), address, &key),
+            trains: Provider::new("trains", (servers.1, trains), address, &key),
+            daemon,
+            key,
+            _folder: folder,
+        };
+        match tokio::time::timeout(PATIENCE, stage.open()).await {
+            Ok(Ok(())) => Ok(stage),
+            Ok(Err(Broken(why))) => Err(cannot_start(&why)),
+            Err(_) => Err(cannot_start(&"the gateway does not answer")),
+        }
+    }
+
+    async fn open(&self) -> Result<(), Broken> {
+        self.calm().await?;
+        for provider in [&self.booking, &self.trains] {
+            provider.legacy.initialize().await?;
+        }
+        Ok(())
+    }
+
+    /// The gateway's address.
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.daemon.address())
+    }
+
+    /// The admin token.
+    pub(super) fn token(&self) -> &str {
+        &self.daemon.token.0
+    }
+
+    /// Waits until the connection to a server satisfies a condition; the connection then.
+    pub(super) async fn until(
+        &self,
+        provider: &Provider,
+        condition: impl Fn(&Report) -> bool,
+    ) -> Result<Report, Broken> {
+        let mut changes = self.admin.changes().await?;
+        let mut last = None;
+        let seen = async {
+            while let Some((_, change)) = changes.next().await {
+                let Ok(report) = serde_json::from_value::<Report>(change) else {
+                    continue;
+                };
+                if report.server == provider.name {
+                    if condition(&report) {
+                        return Some(report);
+                    }
+                    last = Some(report);
+                }
+            }
+            None
+        };
+        let seen = tokio::time::timeout(PATIENCE / 2, seen)
+            .await
+            .ok()
+            .flatten();
+        seen.ok_or_else(|| {
+            Broken(format!(
+                "the connection to {} stays {last:?}",
+                provider.name
+            ))
+        })
+    }
+
+    /// Waits until a server is connected.
+    pub(super) async fn connected(&self, provider: &Provider) -> Result<Report, Broken> {
+        self.until(provider, |report| report.state == "connected")
+            .await
+    }
+
+    /// The connection to a server as it is now.
+    pub(super) async fn connection(&self, provider: &Provider) -> Result<Report, Broken> {
+        let connection = self
+            .admin
+            .get(&["connections", AGENT, provider.name])
+            .await?;
+        serde_json::from_value(connection).map_err(|error| Broken(error.to_string()))
+    }
+
+    /// Takes every fault away, and waits until both servers are connected.
+    pub(super) async fn calm(&self) -> Result<(), Broken> {
+        for provider in [&self.booking, &self.trains] {
+            provider.server.script().clear();
+            provider
+                .server
+                .change(|behaviour| *behaviour = provider.behaviour.clone());
+            self.connected(provider).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends everything politely.
+    pub(super) async fn end(self) {
+        self.daemon.shutdown().await;
+    }
+}
+
+impl Provider {
+    fn new(
+        name: &'static str,
+        (server, behaviour): (Server, Behaviour),
+        gateway: SocketAddr,
+        key: &str,
+    ) -> Self {
+        let path = format!("/mcp/{name}");
+        Self {
+            legacy: Agent::legacy(gateway, &path, Some(key)),
+            modern: Agent::modern(gateway, &path, Some(key)),
+            name,
+            server,
+            behaviour,
+        }
+    }
+
+    /// How often the tool really ran with these arguments.
+    pub(super) fn runs(&self, tool: &str, arguments: &Value) -> Result<usize, Broken> {
+        let key = arguments.to_string();
+        Ok(self
+            .server
+            .ledger()
+            .rows_of(tool)?
+            .iter()
+            .filter(|row| row.key == key)
+            .count())
+    }
+
+    /// How often the server was asked to run the tool with these arguments.
+    pub(super) fn asked(&self, tool: &str, arguments: &Value) -> usize {
+        self.server
+            .log()
+            .calls(tool)
+            .iter()
+            .filter(|call| call.arguments() == arguments)
+            .count()
+    }
+
+    /// How many sessions were opened so far.
+    pub(super) fn openings(&self) -> usize {
+        self.server.log().count("initialize")
+    }
+
+    /// Claims that the tool ran once with these arguments.
+    pub(super) fn claim_one_run(
+        &self,
+        proof: &mut Proof,
+        tool: &str,
+        arguments: &Value,
+    ) -> Result<(), Broken> {
+        let runs = self.runs(tool, arguments)?;
+        proof.claim(
+            runs == 1,
+            format!(
+                "the server ran the tool once: {} in its ledger",
+                counted(runs, "row")
+            ),
+        );
+        Ok(())
+    }
+
+    /// Claims that a write was sent once and is not sent again: calls that come later do arrive.
+    pub(super) async fn claim_not_repeated(
+        &self,
+        proof: &mut Proof,
+        agent: &Agent,
+        (tool, arguments): (&str, &Value),
+    ) -> Result<(), Broken> {
+        let later = agent.call(tool, json!({ "after": arguments })).await?;
+        let asked = self.asked(tool, arguments);
+        let is_good = asked == 1 && is_result(&later);
+        proof.claim(
+            is_good,
+            format!(
+                "the call was sent {}, and a later call went through",
+                times(asked)
+            ),
+        );
+        self.claim_one_run(proof, tool, arguments)
+    }
+}
+
+/// Whether a tool has answered.
+fn is_result(answer: &Answer) -> bool {
+    answer.status == 200 && !answer.is_error() && !answer.text().is_empty()
+}
+
+fn booking_tools() -> Vec<Tool> {
+    vec![
+        tool("search", "Finds free rooms", ROOMS),
+        tool("create_booking", "Books a room", BOOKED),
+    ]
+}
+
+fn trains_tools() -> Vec<Tool> {
+    vec![
+        tool("departures", "Shows the next trains", DEPARTURES),
+        tool("buy_ticket", "Buys a ticket", BOUGHT),
+    ]
+}
+
+fn tool(name: &str, description: &str, says: &str) -> Tool {
+    let mut tool = Tool::new(name, Action::Fixed(testkit::reply::tool_text(says)));
+    tool.definition["description"] = description.into();
+    tool
+}
+
+async fn start_server(behaviour: &Behaviour, ledger: PathBuf) -> Result<Server, Failure> {
+    let ledger = Ledger::at(ledger).map_err(no_folder)?;
+    let server = Server::builder(behaviour.clone()).ledger(ledger);
+    server
+        .try_start()
+        .await
+        .map_err(|error| cannot_start(&error))
+}
+
+fn url_of(daemon: &Daemon) -> Result<Url, Failure> {
+    Url::parse(&format!("http://{}", daemon.address())).map_err(|error| cannot_start(&error))
+}
+
+fn cannot_start(why: &dyn Display) -> Failure {
+    Failure::new(code::INTERNAL, format!("the demo cannot start: {why}"))
+}
+
+fn no_folder(error: std::io::Error) -> Failure {
+    let message = format!("the demo's temporary folder cannot be used: {error}");
+    Failure::hinted(
+        code::FILE_UNREADABLE,
+        message,
+        "Set TMPDIR to a folder that you may write in.",
+    )
+}
