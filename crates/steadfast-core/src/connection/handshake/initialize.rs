@@ -6,7 +6,7 @@ use super::{
     Ask, HEADER_REVISION, Known, Memory, Next, State, Transport, failed, opened, undecided,
 };
 use crate::fault::{Fault, Kind};
-use crate::quirks::body::{self, Message};
+use crate::quirks::body::{self, Message, Said};
 use crate::quirks::{self, Answer};
 use crate::revision::{Era, Revision};
 
@@ -150,13 +150,15 @@ fn change_header(
     memory.ask(ask, cause)
 }
 
-/// Whether a refusal that does not say so may be about the header: a 400 to a request with it, or
-/// a 400 that was given before the message was read, as it carries no id of a request.
+/// Whether a refusal that does not name it may be about the header: a 400 to a request with it, one
+/// that speaks of versions, or one that was given before the message was read, as it carries no id of
+/// a request.
 fn header_suspected(header: bool, answer: &Answer<'_>) -> bool {
     let unread = match Message::read(answer.body) {
         Message::Error(error) => !error.has_id,
         Message::NotRpc => true,
         Message::Result(_) => false,
     };
-    answer.status == 400 && (header || unread)
+    let of_versions = || Said::of(answer.body).text.contains("protocol version");
+    answer.status == 400 && (header || unread || of_versions())
 }

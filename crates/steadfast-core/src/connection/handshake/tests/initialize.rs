@@ -23,6 +23,7 @@ fn pv_05_the_header_is_left_out_and_sent_once_where_a_server_insists() {
         ),
         error(400, -32600, "MCP-Protocol-Version header required"),
         error(406, -32600, "Missing protocol version header"),
+        error(400, -32000, "Unsupported protocol version: undefined"),
         http(400, "missing header"),
         http(400, ""),
     ] {
