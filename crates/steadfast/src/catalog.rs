@@ -99,7 +99,10 @@ pub(crate) async fn fetch(link: &Arc<Link>, route: &Arc<Route>) -> Result<Option
             let message = "the answer to tools/list has no tools";
             return Err(Fault::new(Kind::ProtocolMismatch, message));
         };
-        elements(&result, tools, &mut definitions);
+        if !elements(&result, tools, &mut definitions) {
+            let message = "the answer to tools/list has tools that are no list";
+            return Err(Fault::new(Kind::ProtocolMismatch, message));
+        }
         cursor = json::at_path(&result, whole, &["nextCursor"])
             .filter(|range| result.get(range.start) == Some(&b'"'))
             .map(|range| String::from_utf8_lossy(&result[range]).into_owned());
@@ -142,15 +145,16 @@ fn refused(asked: &crate::perform::ask::Asked, route: &Route) -> Result<Option<C
     Err(steadfast_core::quirks::fault_of(&answer))
 }
 
-/// Splits a raw JSON array into its elements.
-fn elements(source: &Bytes, array: std::ops::Range<usize>, found: &mut Vec<Bytes>) {
+/// Splits a raw JSON array into its elements. Whether it is one.
+fn elements(source: &Bytes, array: std::ops::Range<usize>, found: &mut Vec<Bytes>) -> bool {
     let Ok(items) = serde_json::from_slice::<Vec<&serde_json::value::RawValue>>(&source[array])
     else {
-        return;
+        return false;
     };
     found.extend(
         items
             .iter()
             .map(|item| source.slice_ref(item.get().as_bytes())),
     );
+    true
 }
