@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_core::identity::AttemptId;
@@ -27,18 +28,22 @@ use crate::route::{Busy, Route};
 /// Messages that wait for a slow agent; then the upstream is read no further.
 const BACKLOG: usize = 64;
 
+/// How long the first event is waited for before the rest is read in a task: most answers are a single
+/// event that comes at once, and need none.
+const FIRST_EVENT: Duration = Duration::from_millis(50);
+
 /// Reads what is there at once; goes on in a task where the response is not yet among it.
 pub(super) async fn begin(attempt: &Attempt<'_>, mut events: Events, busy: Busy) -> Tried {
     let mut reader = Reader::new(attempt);
     let mut ready = VecDeque::new();
-    // One read without a task: most answers are a single event.
-    let mut first = Some(tokio::select! {
-        read = events.next() => read,
+    let mut first = tokio::select! {
+        read = events.next() => Some(read),
+        () = tokio::time::sleep(FIRST_EVENT) => None,
         () = attempt.handle.inner.cancelled.notified() => {
             attempt.tell_cancelled();
             return Tried::Done(Answer::Failed(Failure::Cancelled));
         }
-    });
+    };
     while let Some(read) = first.take() {
         match reader.take(read, &mut ready) {
             Taken::More => first = events.ready(),
