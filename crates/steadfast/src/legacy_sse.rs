@@ -44,7 +44,7 @@ impl Waiting {
     }
 
     /// The stream is gone: nobody will be answered.
-    fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.0.lock().clear();
     }
 }
@@ -102,11 +102,18 @@ pub(crate) async fn open(upstream: &Upstream) -> Result<(Events, PathAndQuery), 
         .unwrap_or(Err(NoStream::NotOffered))
 }
 
-/// Reads the stream for as long as the connection lives, and says when it ends.
-pub(crate) fn read(link: Arc<Link>, route: Arc<Route>, mut events: Events) {
-    tokio::spawn(async move {
+/// Reads the stream for as long as its route lives, and says when it ends by itself.
+pub(crate) fn read(link: &Arc<Link>, route: &Arc<Route>, mut events: Events) {
+    let link = Arc::clone(link);
+    // Weak: the task belongs to the route and must not keep it alive.
+    let weak = Arc::downgrade(route);
+    route.carry(async move {
         let how = loop {
-            match events.next().await {
+            let read = events.next().await;
+            let Some(route) = weak.upgrade() else {
+                return;
+            };
+            match read {
                 Read::Event(event) => {
                     if let Some(data) = event.data.filter(|data| !data.is_empty()) {
                         link.aside(&route, Bytes::from(data));
@@ -116,8 +123,10 @@ pub(crate) fn read(link: Arc<Link>, route: Arc<Route>, mut events: Events) {
                 Read::End(how) => break how,
             }
         };
-        link.waiting.clear();
-        let fault = Fault::new(Kind::Network, format!("HTTP+SSE: {}", how.evidence()));
-        link.lost(route.generation, fault);
+        if let Some(route) = weak.upgrade() {
+            route.waiting.clear();
+            let fault = Fault::new(Kind::Network, format!("HTTP+SSE: {}", how.evidence()));
+            link.lost(route.generation, fault);
+        }
     });
 }

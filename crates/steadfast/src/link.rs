@@ -88,7 +88,6 @@ pub struct Link {
     pub(crate) inbox: mpsc::UnboundedSender<Input>,
     pub(crate) listener: Arc<RwLock<Option<Arc<dyn Listener>>>>,
     pub(crate) changes: broadcast::Sender<Change>,
-    pub(crate) waiting: crate::legacy_sse::Waiting,
     ids: AtomicI64,
     last_answer: AtomicU64,
     last_answer_wall: AtomicI64,
@@ -122,7 +121,6 @@ impl Link {
             inbox,
             listener,
             changes,
-            waiting: crate::legacy_sse::Waiting::default(),
             // A session may outlive this process, and its ids must not come twice
             // (2025-11-25 basic, "Requests": MUST NOT be reused within the session).
             ids: AtomicI64::new(clock::wall().0),
@@ -340,7 +338,7 @@ impl Link {
                     listener.notification(&self.agent, &self.server, message);
                 }
             }
-            MessageKind::Result | MessageKind::Error => self.waiting.answered(&read, message),
+            MessageKind::Result | MessageKind::Error => route.waiting.answered(&read, message),
         }
     }
 

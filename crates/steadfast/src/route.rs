@@ -9,14 +9,16 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue, USER_AGENT};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use steadfast_core::connection::handshake::Known;
 use steadfast_core::{Era, EventCursor, Fault, Generation, Kind, Revision, SessionId};
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use url::Url;
 
 use crate::config;
 use crate::cookies::Jar;
+use crate::legacy_sse::Waiting;
 use crate::perform::dial::{Dialer, Origin};
 use crate::perform::exchange::{Outgoing, Terms};
 use crate::perform::pool::Pool;
@@ -244,6 +246,10 @@ pub(crate) struct Route {
     pub(crate) headers: HeaderMap,
     /// Where POSTs go, where that is not the upstream's own path (HTTP+SSE).
     pub(crate) endpoint: Option<PathAndQuery>,
+    /// Who waits for an answer on the stream of HTTP+SSE.
+    pub(crate) waiting: Waiting,
+    /// What reads that stream: ends with the route.
+    carrier: Mutex<JoinSet<()>>,
     busy: AtomicUsize,
     drained: Notify,
 }
@@ -263,6 +269,8 @@ impl Route {
             session,
             headers,
             endpoint: None,
+            waiting: Waiting::default(),
+            carrier: Mutex::default(),
             busy: AtomicUsize::new(0),
             drained: Notify::new(),
         }
@@ -285,6 +293,17 @@ impl Route {
     pub(crate) fn enter(self: &Arc<Self>) -> Busy {
         self.busy.fetch_add(1, Ordering::Relaxed);
         Busy(Arc::clone(self))
+    }
+
+    /// Runs a task that ends with the route, or when it is closed.
+    pub(crate) fn carry(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.carrier.lock().spawn(task);
+    }
+
+    /// Ends what was carried: the stream of HTTP+SSE is closed.
+    pub(crate) fn close(&self) {
+        self.carrier.lock().abort_all();
+        self.waiting.clear();
     }
 
     /// Waits until no answer is owed any more, at most this long.

@@ -136,6 +136,9 @@ impl Driver {
             // The loss is already mended; it only counts for the limit.
             self.note_lost_session(generation, rule);
         }
+        if let Some(before) = self.routes.last() {
+            self.close_http_sse(before.generation);
+        }
         self.routes.push(Arc::clone(&route));
         if self.routes.len() > 2 {
             self.routes.remove(0);
@@ -246,7 +249,33 @@ impl Driver {
 
     async fn close(&mut self, generation: Generation) {
         self.close_session(generation, true).await;
+        self.close_http_sse(generation);
         self.feed_listen(get::Event::SessionClosed).await;
+    }
+
+    /// Closes the stream of the old transport, but not while it owes an answer.
+    fn close_http_sse(&self, generation: Generation) {
+        let route = self
+            .routes
+            .iter()
+            .find(|route| route.generation == generation && route.endpoint.is_some());
+        let Some(route) = route.cloned() else {
+            return;
+        };
+        let patience = self.patience();
+        self.shared.farewells.spawn(async move {
+            route.drained(patience).await;
+            route.close();
+        });
+    }
+
+    /// How long an answer that is still owed may delay the end of its session.
+    fn patience(&self) -> Duration {
+        if self.shared.is_stopping() {
+            Duration::ZERO
+        } else {
+            self.shared.retry.call_timeout.duration()
+        }
     }
 
     async fn close_session(&mut self, generation: Generation, reachable: bool) {
@@ -264,12 +293,7 @@ impl Driver {
             return;
         };
         let id = id.clone();
-        let stopping = self.shared.is_stopping();
-        let patience = if stopping {
-            Duration::ZERO
-        } else {
-            self.shared.retry.call_timeout.duration()
-        };
+        let patience = self.patience();
         let task = async move {
             route.drained(patience).await;
             open::delete(&route, &id).await;
@@ -363,7 +387,7 @@ async fn check(link: &Arc<Link>, route: &Arc<Route>) -> Result<Health, Fault> {
         Era::Legacy => format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#),
     };
     if route.endpoint.is_some() {
-        return check_http_sse(link, route, id, body).await;
+        return check_http_sse(route, id, body).await;
     }
     let aside = |message, _| link.aside(route, message);
     let asked = ask(&route.upstream, headers, (id, Bytes::from(body)), &aside).await?;
@@ -385,13 +409,8 @@ async fn check(link: &Arc<Link>, route: &Arc<Route>) -> Result<Health, Fault> {
     Ok(Health::Alive)
 }
 
-async fn check_http_sse(
-    link: &Arc<Link>,
-    route: &Arc<Route>,
-    id: i64,
-    body: String,
-) -> Result<Health, Fault> {
-    let answer = link.waiting.register(id);
+async fn check_http_sse(route: &Arc<Route>, id: i64, body: String) -> Result<Health, Fault> {
+    let answer = route.waiting.register(id);
     let request = route.post(route.headers.clone(), Bytes::from(body));
     let upstream = &route.upstream;
     crate::perform::exchange::exchange(&upstream.pool, request, upstream.terms())

@@ -124,7 +124,14 @@ async fn go_on(
         return Ok(Err(rule.name));
     }
     if asked.result().is_none() && quirks::method_unknown(&answer).is_none() {
-        return Err(quirks::fault_of(&answer));
+        let fault = quirks::fault_of(&answer);
+        if fault.kind != Kind::ProtocolMismatch {
+            return Err(fault);
+        }
+        // Refused in words that no rule knows: this session does not work any more, and a new one may.
+        let session = session.clone();
+        tokio::spawn(async move { delete(&route, &session).await });
+        return Ok(Err("ping-refused"));
     }
     link.heard();
     let hello = Hello {
@@ -183,12 +190,12 @@ async fn shake_hands(
         state = after;
         match next {
             Next::Ask(next) => {
-                shake.abandon_minted_session(question);
+                shake.abandon_minted_session();
                 question = next;
             }
             Next::Open(known) => return shake.finish(known).await,
             Next::Fail(fault) => {
-                shake.abandon_minted_session(question);
+                shake.abandon_minted_session();
                 return Err(fault);
             }
         }
@@ -244,10 +251,10 @@ impl Handshake<'_> {
         self.link.aside(&Arc::new(route), message);
     }
 
-    /// A server that minted a session for a probe that it refused is told that it is not wanted (PV-07).
-    fn abandon_minted_session(&self, question: Ask) {
-        let minted = self.asked.as_ref().and_then(|asked| asked.session.clone());
-        let (Ask::Discover(_), Some(session)) = (question, minted) else {
+    /// A server that minted a session for a question that it refused, or answered in a way that cannot
+    /// be used, is told that the session is not wanted (PV-07).
+    fn abandon_minted_session(&mut self) {
+        let Some(session) = self.asked.take().and_then(|asked| asked.session) else {
             return;
         };
         let upstream = Arc::clone(self.upstream);
@@ -273,8 +280,13 @@ impl Handshake<'_> {
         };
         let upstream = Arc::clone(self.upstream);
         let route = Arc::new(Route::new(self.generation, upstream, known, session));
-        if route.era() == Era::Legacy {
-            initialized(&route).await?;
+        if route.era() == Era::Legacy
+            && let Err(fault) = initialized(&route).await
+        {
+            if let Some(session) = route.session.clone() {
+                tokio::spawn(async move { delete(&route, &session).await });
+            }
+            return Err(fault);
         }
         Ok(self.opened(route, hello))
     }
@@ -287,9 +299,9 @@ impl Handshake<'_> {
         let mut route = Route::new(self.generation, Arc::clone(self.upstream), known, None);
         route.endpoint = Some(endpoint);
         let route = Arc::new(route);
+        legacy_sse::read(self.link, &route, events);
         let id = self.link.next_id();
-        let answer = self.link.waiting.register(id);
-        legacy_sse::read(Arc::clone(self.link), Arc::clone(&route), events);
+        let answer = route.waiting.register(id);
         let body = Bytes::from(initialize(id, revision));
         let sent = exchange(
             &self.upstream.pool,

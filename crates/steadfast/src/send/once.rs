@@ -395,7 +395,7 @@ impl Attempt<'_> {
 
     /// The old transport: the POST is acknowledged, the answer comes on the GET stream.
     async fn over_http_sse(&mut self, headers: http::HeaderMap, body: Bytes) -> Tried {
-        let answer = self.link.waiting.register(self.id);
+        let answer = self.route.waiting.register(self.id);
         let upstream = &self.route.upstream;
         let request = self.route.post(headers, body);
         let reply = match exchange(&upstream.pool, request, upstream.terms()).await {
