@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
 use serde_json::Value;
 use steadfast_core::code::{self, Code};
-use steadfast_core::wire::sse::{Decoder, Item};
+use steadfast_core::wire::sse::{Decoder, Event, Item};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -84,6 +84,7 @@ impl Client {
         path: &[&str],
         body: Option<&Value>,
     ) -> Result<Value, Failure> {
+        let body = body.map(|body| Bytes::from(body.to_string()));
         let exchange = async {
             let response = self
                 .send(method, &admin_path(path), HeaderMap::new(), body)
@@ -124,12 +125,12 @@ impl Client {
         }
     }
 
-    /// A call of the admin API that may take as long as a tool takes.
+    /// A POST to the admin API that may take as long as a tool takes; the answer as it came.
     pub(crate) async fn post_patiently(
         &self,
         path: &[&str],
-        body: &Value,
-    ) -> Result<Value, Failure> {
+        body: Bytes,
+    ) -> Result<Bytes, Failure> {
         let response = self
             .send(
                 Method::POST,
@@ -139,7 +140,7 @@ impl Client {
             )
             .await?;
         let (status, body) = self.whole(response).await?;
-        self.admin_answer(status, &body)
+        self.admin_answer(status, &body).map(|_| body)
     }
 
     /// The changes of the admin API, as they happen.
@@ -165,7 +166,7 @@ impl Client {
         method: Method,
         path: &str,
         headers: HeaderMap,
-        body: Option<&Value>,
+        body: Option<Bytes>,
     ) -> Result<Response<Incoming>, Failure> {
         let opened = tokio::time::timeout(CONNECT, self.open()).await;
         let wire = match opened {
@@ -188,13 +189,11 @@ impl Client {
         method: Method,
         path: &str,
         headers: HeaderMap,
-        body: Option<&Value>,
+        body: Option<Bytes>,
     ) -> Result<Request<Full<Bytes>>, Failure> {
         let path = format!("{}{path}", self.base.path().trim_end_matches('/'));
-        let bytes = body
-            .map(|body| Bytes::from(body.to_string()))
-            .unwrap_or_default();
-        let mut request = Request::new(Full::new(bytes));
+        let has_body = body.is_some();
+        let mut request = Request::new(Full::new(body.unwrap_or_default()));
         *request.method_mut() = method;
         *request.uri_mut() = path
             .parse()
@@ -209,7 +208,7 @@ impl Client {
         if let Ok(host) = HeaderValue::from_str(self.base.authority()) {
             own.insert(HOST, host);
         }
-        if body.is_some() {
+        if has_body {
             own.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
         Ok(request)
@@ -319,12 +318,24 @@ impl Events {
     /// The next event with data, as its name and its JSON; `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> Option<(String, Value)> {
         loop {
+            let (name, data) = self.next_data().await?;
+            if let Ok(value) = serde_json::from_slice(&data) {
+                return Some((name, value));
+            }
+        }
+    }
+
+    /// The next event with data, as its name and its bytes; `None` at the end of the stream.
+    pub(crate) async fn next_data(&mut self) -> Option<(String, Vec<u8>)> {
+        loop {
             while let Some(item) = self.found.pop_front() {
-                if let Item::Event(event) = item
-                    && let Some(data) = event.data
-                    && let Ok(value) = serde_json::from_slice(&data)
+                if let Item::Event(Event {
+                    name,
+                    data: Some(data),
+                    ..
+                }) = item
                 {
-                    return Some((event.name, value));
+                    return Some((name, data));
                 }
             }
             let frame = self.body.frame().await?.ok()?;

@@ -1,10 +1,14 @@
-//! `steadfast call`: one tool call through the gateway, for scripts.
+//! `steadfast call`: one tool call through the gateway, for scripts. Arguments and results pass as they are
+//! written: a number with more digits than a float has keeps them.
 
 use std::io::Read as _;
 
+use bytes::Bytes;
 use clap::Args;
-use http::header::ACCEPT;
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use steadfast_core::code::{self, Code};
 
@@ -28,7 +32,7 @@ pub(crate) struct Arguments {
     /// Its arguments, a JSON object; `-` reads them from standard input
     #[arg(default_value = "{}")]
     arguments: String,
-    /// The agent's key; else the daemon lets the admin call as the agent
+    /// The agent's key; else the daemon lets the admin call in the agent's name
     #[arg(
         long,
         env = "STEADFAST_KEY",
@@ -38,10 +42,41 @@ pub(crate) struct Arguments {
     key: Option<String>,
 }
 
+/// What the daemon is asked for where the admin calls.
+#[derive(Serialize)]
+struct Wanted<'w> {
+    tool: &'w str,
+    arguments: &'w RawValue,
+}
+
+/// The request where the agent calls.
+#[derive(Serialize)]
+struct Request<'r> {
+    jsonrpc: &'static str,
+    id: u32,
+    method: &'static str,
+    params: Params<'r>,
+}
+
+#[derive(Serialize)]
+struct Params<'p> {
+    #[serde(rename = "_meta")]
+    meta: Value,
+    name: &'p str,
+    arguments: &'p RawValue,
+}
+
+/// A JSON-RPC response.
+#[derive(Deserialize)]
+struct Answer {
+    result: Option<Box<RawValue>>,
+    error: Option<Value>,
+}
+
 /// Runs the command.
 pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<Exit, Failure> {
     let given = given(&arguments.arguments)?;
-    let response = match &arguments.key {
+    let answer = match &arguments.key {
         Some(key) => as_agent(context, &arguments, key, &given).await?,
         None => {
             let path = [
@@ -51,29 +86,51 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<Exit,
                 &arguments.server,
                 "call",
             ];
-            let body = json!({"tool": arguments.tool, "arguments": given});
-            context.daemon()?.post_patiently(&path, &body).await?
+            let body = to_bytes(&Wanted {
+                tool: &arguments.tool,
+                arguments: &given,
+            })?;
+            let body = context.daemon()?.post_patiently(&path, body).await?;
+            read(&body).ok_or_else(|| {
+                Failure::new(
+                    code::INTERNAL,
+                    "the daemon's answer is no JSON-RPC response",
+                )
+            })?
         }
     };
-    tell(context.output, &response)
+    tell(context.output, &answer)
 }
 
-fn given(text: &str) -> Result<Value, Failure> {
-    let read = match text {
+fn to_bytes(value: &impl Serialize) -> Result<Bytes, Failure> {
+    let bytes = serde_json::to_vec(value);
+    bytes
+        .map(Bytes::from)
+        .map_err(|error| Failure::new(code::INTERNAL, error.to_string()))
+}
+
+fn given(text: &str) -> Result<Box<RawValue>, Failure> {
+    let text = match text {
         "-" => {
             let mut text = String::new();
-            std::io::stdin()
-                .read_to_string(&mut text)
-                .map_err(|error| wrong(&error))?;
-            serde_json::from_str(&text)
+            let read = std::io::stdin().read_to_string(&mut text);
+            read.map_err(|error| wrong(&error))?;
+            text
         }
-        text => serde_json::from_str(text),
+        text => text.to_owned(),
     };
-    match read {
-        Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(_) => Err(wrong(&"it is not an object")),
-        Err(error) => Err(wrong(&error)),
+    let raw: Box<RawValue> = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
+    if raw.get().starts_with('{') {
+        Ok(raw)
+    } else {
+        Err(wrong(&"it is not an object"))
     }
+}
+
+/// Reads a response; `None` for anything else.
+fn read(body: &[u8]) -> Option<Answer> {
+    let answer: Answer = serde_json::from_slice(body).ok()?;
+    (answer.result.is_some() || answer.error.is_some()).then_some(answer)
 }
 
 fn wrong(why: &dyn std::fmt::Display) -> Failure {
@@ -91,30 +148,34 @@ async fn as_agent(
     context: &Context,
     arguments: &Arguments,
     key: &str,
-    given: &Value,
-) -> Result<Value, Failure> {
+    given: &RawValue,
+) -> Result<Answer, Failure> {
     let gateway = context.gateway(key)?;
-    let body = json!({
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "tools/call",
-        "params": {
-            "_meta": {
+    let body = to_bytes(&Request {
+        jsonrpc: "2.0",
+        id: 1,
+        method: "tools/call",
+        params: Params {
+            meta: json!({
                 "io.modelcontextprotocol/protocolVersion": REVISION,
-                "io.modelcontextprotocol/clientInfo": {"name": "steadfast call", "version": env!("CARGO_PKG_VERSION")},
+                "io.modelcontextprotocol/clientInfo": {
+                    "name": "steadfast call",
+                    "version": env!("CARGO_PKG_VERSION"),
+                },
                 "io.modelcontextprotocol/clientCapabilities": {},
-            },
-            "name": arguments.tool,
-            "arguments": given,
+            }),
+            name: &arguments.tool,
+            arguments: given,
         },
-    });
+    })?;
     let path = format!("/mcp/{}", escaped(&arguments.server));
+    let headers = headers(&arguments.tool)?;
     let response = gateway
-        .send(Method::POST, &path, headers(&arguments.tool)?, Some(&body))
+        .send(Method::POST, &path, headers, Some(body))
         .await?;
     let is_stream = response
         .headers()
-        .get(http::header::CONTENT_TYPE)
+        .get(CONTENT_TYPE)
         .is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"));
     if is_stream {
         return last_of(Events::of(response)).await;
@@ -125,11 +186,8 @@ async fn as_agent(
 /// Mirrored from the body (2026-07-28 streamable-http, "Standard Request Headers").
 fn headers(tool: &str) -> Result<HeaderMap, Failure> {
     let name = HeaderValue::try_from(tool).map_err(|_| {
-        Failure::new(
-            code::CONFIG_BAD_VALUE,
-            format!("`{}` is not the name of a tool", printable(tool)),
-        )
-        .usage()
+        let message = format!("`{}` is not the name of a tool", printable(tool));
+        Failure::new(code::CONFIG_BAD_VALUE, message).usage()
     })?;
     let mut headers = HeaderMap::new();
     headers.insert(
@@ -143,84 +201,61 @@ fn headers(tool: &str) -> Result<HeaderMap, Failure> {
 }
 
 /// The response at the end of a stream; what comes before is progress.
-async fn last_of(mut events: Events) -> Result<Value, Failure> {
-    while let Some((_, message)) = events.next().await {
-        if message
-            .get("result")
-            .or_else(|| message.get("error"))
-            .is_some()
-        {
-            return Ok(message);
+async fn last_of(mut events: Events) -> Result<Answer, Failure> {
+    while let Some((_, data)) = events.next_data().await {
+        if let Some(answer) = read(&data) {
+            return Ok(answer);
         }
     }
-    Err(Failure::new(
-        code::NOT_OBSERVED,
-        "the gateway's answer broke off before the result",
-    ))
+    let message = "the gateway's answer broke off before the result";
+    Err(Failure::new(code::NOT_OBSERVED, message))
 }
 
 async fn whole(
     gateway: &Client,
     response: http::Response<hyper::body::Incoming>,
-) -> Result<Value, Failure> {
+) -> Result<Answer, Failure> {
     let (status, body) = gateway.whole(response).await?;
-    let message: Value = serde_json::from_slice(&body).unwrap_or_default();
     if status == StatusCode::UNAUTHORIZED {
         return Err(Failure::new(
             code::BAD_CREDENTIAL,
             "the gateway refused the key",
         ));
     }
-    if message
-        .get("result")
-        .or_else(|| message.get("error"))
-        .is_some()
-    {
-        return Ok(message);
-    }
-    let known = message["code"]
-        .as_str()
-        .and_then(Code::find)
-        .unwrap_or(code::INTERNAL);
-    let detail = message["detail"]
-        .as_str()
-        .map_or_else(|| format!("the gateway answered {status}"), str::to_owned);
-    Err(Failure::new(known, detail))
+    read(&body).ok_or_else(|| {
+        let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let known = problem["code"].as_str().and_then(Code::find);
+        let detail = problem["detail"].as_str().map(str::to_owned);
+        let detail = detail.unwrap_or_else(|| format!("the gateway answered {status}"));
+        Failure::new(known.unwrap_or(code::INTERNAL), detail)
+    })
 }
 
 /// Prints the answer; how the command ends follows from it.
-fn tell(output: Output, response: &Value) -> Result<Exit, Failure> {
-    if let Some(error) = response.get("error") {
-        return refused(output, response, error);
-    }
-    let result = &response["result"];
+fn tell(output: Output, answer: &Answer) -> Result<Exit, Failure> {
+    let Some(raw) = &answer.result else {
+        return Err(refused(answer.error.as_ref()));
+    };
+    let result: Value = serde_json::from_str(raw.get()).unwrap_or_default();
     if output.json {
-        output.json(result)?;
+        output.line(raw.get())?;
     } else {
-        output.raw(&text_of(result))?;
+        output.raw(&text_of(&result))?;
     }
-    Ok(ending(result))
+    Ok(ending(&result))
 }
 
-fn refused(output: Output, response: &Value, error: &Value) -> Result<Exit, Failure> {
-    if output.json {
-        output.json(response)?;
-    }
-    let known = error
-        .pointer("/data/code")
-        .and_then(Value::as_str)
-        .and_then(Code::find);
+fn refused(error: Option<&Value>) -> Failure {
+    let error = error.cloned().unwrap_or_default();
     let message = error["message"].as_str().unwrap_or_default();
-    match known {
-        Some(code) => Err(Failure::new(code, message)),
-        None => {
-            let message = format!("the server refused the call ({}): {message}", error["code"]);
-            Err(Failure::hinted(
-                code::FORBIDDEN,
-                message,
-                "Check the name of the tool and its arguments.",
-            ))
-        }
+    let ours = error.pointer("/data/code").and_then(Value::as_str);
+    match ours.and_then(Code::find) {
+        Some(code) => Failure::new(code, message),
+        None => Failure::hinted(
+            code::FORBIDDEN,
+            format!("the server refused the call ({}): {message}", error["code"]),
+            "Check the name of the tool and its arguments.",
+        ),
     }
 }
 
@@ -284,7 +319,7 @@ mod tests {
 
     #[test]
     fn arguments_are_an_object() {
-        assert_eq!(given("{\"a\": 1}").unwrap(), json!({"a": 1}));
+        assert_eq!(given(" {\"a\": 1.50}").unwrap().get(), "{\"a\": 1.50}");
         for bad in ["[]", "1", "{", ""] {
             assert!(
                 matches!(given(bad), Err(Failure::Said(said)) if said.exit == Exit::Usage),

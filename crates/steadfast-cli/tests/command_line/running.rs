@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use testkit::{Behaviour, Daemon, Server};
+use testkit::{Behaviour, Daemon, Reply, Server};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::{BINARY, Ended, steadfast};
@@ -163,6 +163,38 @@ async fn a_tool_is_called_with_the_agents_key() {
     .await;
     assert!(unknown.err.starts_with("error[SF0063]: "), "{unknown:?}");
     assert_eq!(server.ledger().rows_of("add_row").unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_tool_is_called_in_the_agents_name() {
+    let (server, daemon) = world().await;
+    let called = run(
+        &daemon,
+        &["call", "dev", "fake", "add_row", "{\"a\": 1.50}"],
+    )
+    .await;
+    assert_eq!(
+        (called.code, called.out.as_str()),
+        (Some(0), "done\n"),
+        "{called:?}"
+    );
+    let sent = server.log().calls("add_row").remove(0);
+    let sent = std::str::from_utf8(&sent.body).unwrap();
+    assert!(sent.contains("{\"a\": 1.50}"), "as it was written: {sent}");
+    let unknown = run(&daemon, &["call", "dev", "none", "add_row"]).await;
+    assert!(unknown.err.starts_with("error[SF0007]: "), "{unknown:?}");
+
+    server
+        .script()
+        .on(testkit::script::call("add_row"))
+        .reply(Reply::new().row().rst());
+    let lost = run(&daemon, &["call", "dev", "fake", "add_row"]).await;
+    assert_eq!(
+        lost.code,
+        Some(3),
+        "whether it happened is for a person to find out: {lost:?}"
+    );
+    assert_eq!(server.log().count("tools/call"), 2, "it is not sent again");
 }
 
 #[tokio::test]

@@ -165,7 +165,7 @@ fn put_status(is_new: bool) -> StatusCode {
 }
 
 /// Reads what is to be put. The message names the place, the value stays out of it: it may be a secret.
-fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(body).map_err(|error| {
         let text = error.to_string();
         let unknown = text.starts_with("unknown field");

@@ -59,7 +59,7 @@ async fn list(Given(state): Given<Shared>, Query(filter): Query<Filter>) -> Json
     Json(json!({"connections": reports}))
 }
 
-fn link(state: &Shared, agent: &str, server: &str) -> Result<Arc<Link>, Problem> {
+pub(super) fn link(state: &Shared, agent: &str, server: &str) -> Result<Arc<Link>, Problem> {
     let found = state
         .keeper
         .link(&AgentName::from(agent), &ServerName::from(server));

@@ -1,5 +1,6 @@
 //! `/api/v1`, for the command line and the console; and what a monitor asks.
 
+mod call;
 mod changes;
 mod configuration;
 mod connections;
@@ -39,6 +40,7 @@ pub(crate) fn router(state: State) -> Router {
     let api = Router::new()
         .merge(connections::routes())
         .merge(configuration::routes())
+        .merge(call::routes())
         .merge(changes::routes())
         .fallback(not_found)
         .method_not_allowed_fallback(not_allowed)
