@@ -4,7 +4,11 @@ use std::io::IsTerminal as _;
 
 use clap::ValueEnum;
 use steadfast_core::code;
+use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::failure::Failure;
 
@@ -16,6 +20,22 @@ pub(crate) enum Format {
     Text,
     /// One JSON object a line.
     Json,
+}
+
+/// Libraries whose debug lines hold whole headers, messages and rows: keys and tokens among them.
+const TALKATIVE: [&str; 6] = [
+    "h2",
+    "hyper",
+    "hyper_util",
+    "rustls",
+    "sqlx",
+    "tokio_rustls",
+];
+
+/// Whether a line can be written: whatever the environment asks for, secrets do not print.
+fn keeps_secrets(line: &Metadata<'_>) -> bool {
+    let library = line.target().split("::").next().unwrap_or_default();
+    *line.level() <= Level::INFO || !TALKATIVE.contains(&library)
 }
 
 /// Starts logging. `default` are the levels where the environment sets none.
@@ -40,9 +60,15 @@ pub(crate) fn start(format: Format, default: &str) -> Result<(), Failure> {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(colour);
+    let safe = filter_fn(keeps_secrets);
     let started = match format {
-        Format::Text => builder.try_init(),
-        Format::Json => builder.json().flatten_event(true).try_init(),
+        Format::Text => builder.finish().with(safe).try_init(),
+        Format::Json => builder
+            .json()
+            .flatten_event(true)
+            .finish()
+            .with(safe)
+            .try_init(),
     };
     started.map_err(|error| Failure::new(code::INTERNAL, format!("logging cannot start: {error}")))
 }

@@ -240,3 +240,36 @@ async fn two_daemons_share_a_data_directory() {
         "the first one is found again"
     );
 }
+
+#[tokio::test]
+async fn no_level_of_logging_prints_a_secret() {
+    let server = Server::start(Behaviour::legacy("2025-11-25")).await;
+    let mut daemon = Daemon::builder(BINARY)
+        .agent("dev")
+        .server("fake", &server.url())
+        .set(
+            "servers.fake.headers",
+            "{ X-Key = \"canary-of-the-header\" }",
+        )
+        .env("STEADFAST_LOG", "trace")
+        .start()
+        .await
+        .unwrap();
+    daemon.wait_state("dev", "fake", "connected").await.unwrap();
+    let key = daemon.agent_key("dev").await.unwrap();
+    let agent = Agent::modern(daemon.address(), "/mcp/fake", Some(&key));
+    assert_eq!(
+        agent.call("add_row", json!({})).await.unwrap().text(),
+        "done"
+    );
+    let token = daemon.admin_token().unwrap();
+    daemon.terminate().await.unwrap();
+    let log = daemon.stderr();
+    assert!(
+        log.contains("DEBUG"),
+        "it is as talkative as it can be: {log}"
+    );
+    for secret in [&key, &token, "canary-of-the-header"] {
+        assert!(!log.contains(&secret[..12]), "{secret} in {log}");
+    }
+}
