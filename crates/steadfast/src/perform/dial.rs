@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
+use socket2::{SockRef, TcpKeepalive};
 use steadfast_core::{Fault, Kind};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
@@ -137,6 +138,7 @@ impl Dialer {
         })?;
         // Small messages must leave at once: Nagle's algorithm would hold each for the peer's ACK.
         let _ = tcp.set_nodelay(true);
+        keep_alive(&tcp);
         if !origin.tls {
             return Ok(Dialled {
                 wire: Counted::new(Wire::Plain(tcp)),
@@ -259,6 +261,23 @@ pub(crate) fn plain(error: &io::Error) -> String {
     match text.split_once(" (os error") {
         Some((words, _)) => words.to_lowercase(),
         None => text,
+    }
+}
+
+/// How long a connection is silent before the system asks whether the peer is still there, and how
+/// long it waits for the answer before it asks again.
+const PROBE_AFTER: Duration = Duration::from_secs(30);
+const PROBE_EVERY: Duration = Duration::from_secs(10);
+
+/// A stream may be silent for days. What forgets silent connections without telling anyone is kept
+/// from forgetting this one, or is found out (RFC 9293 section 3.8.4; ST-07). Best effort: a system
+/// without it behaves as before.
+fn keep_alive(tcp: &TcpStream) {
+    let probes = TcpKeepalive::new()
+        .with_time(PROBE_AFTER)
+        .with_interval(PROBE_EVERY);
+    if let Err(error) = SockRef::from(tcp).set_tcp_keepalive(&probes) {
+        tracing::debug!(%error, "no TCP keep-alive");
     }
 }
 
@@ -400,5 +419,25 @@ impl<S> Counted<S> {
         if let Poll::Ready(Ok(bytes)) = poll {
             self.written.fetch_add(*bytes as u64, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_system_probes_a_silent_connection() {
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let origin = Origin::of(&url.parse().unwrap()).unwrap();
+        let dialer = Dialer::new(&Network::default(), Duration::from_secs(5)).unwrap();
+        let dialled = dialer.dial(&origin).await.unwrap();
+        let Wire::Plain(tcp) = &dialled.wire.inner else {
+            panic!("no TLS was asked for");
+        };
+        let socket = SockRef::from(tcp);
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), PROBE_AFTER);
     }
 }
