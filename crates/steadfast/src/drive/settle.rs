@@ -69,6 +69,8 @@ pub(super) async fn refresh(link: &Arc<Link>, route: &Arc<Route>) {
         Err(fault) => {
             debug_assert_ne!(fault.verdict(), Verdict::OurBug);
             tracing::debug!(server = %link.server, fault = %fault.message, "list not fetched");
+            // What refused the list may have refused the session (SE-01).
+            link.doubt(route.generation);
         }
     }
 }

@@ -290,6 +290,10 @@ pub(crate) async fn post_quietly(link: &Link, route: &Route, message: Bytes) {
             if status.is_client_error() || status.is_server_error() {
                 tracing::debug!(server = %link.server, %status, "a notification was refused");
             }
+            if status == http::StatusCode::NOT_FOUND && route.session.is_some() {
+                // Nothing is sent again, but the next request need not find out (SE-01).
+                link.doubt(route.generation);
+            }
             reply.body.drain(Duration::from_secs(2));
         }
         Err(unanswered) => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use testkit::reply::{content, status};
 use testkit::script::{any, delete, post};
-use testkit::{Behaviour, Reply, RequestLog, Server};
+use testkit::{Behaviour, GetStream, Reply, RequestLog, Server, sse};
 
 use super::{assert_done, not_found, not_found_after, rows, wire_from};
 use crate::common::{LIMIT, agent, agents_of_both_eras, daemon, never};
@@ -60,6 +60,42 @@ async fn se_01_a_deployment_of_the_server_costs_the_agents_nothing() {
     }
     assert_eq!(server.log().count("initialize"), 3, "{}", server.log());
     assert_eq!(server.live_sessions(), 1);
+}
+
+#[tokio::test]
+async fn se_01_a_loss_is_also_found_out_by_what_is_no_call() {
+    let mut behaviour = Behaviour::legacy("2025-11-25");
+    // No stream of the server's own shall tell first.
+    behaviour.get_stream = GetStream::Refused;
+    let server = Server::start(behaviour).await;
+    let daemon = daemon(&server).start().await.unwrap();
+    let agent = agent(&daemon).await;
+    // The list of tools, fetched again because the server said that it changed.
+    server
+        .script()
+        .on(post("tools/list").times(1))
+        .reply(not_found_after("list"));
+    let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
+    let reply = Reply::new().run_after(sse::event(None, None, &changed.to_string()));
+    server.script().on(post("tools/call").times(1)).reply(reply);
+    assert_done(&agent.call("add_row", json!({})).await.unwrap());
+    server.gates().arrived("list", 1).await;
+    server.forget_sessions();
+    server.open("list");
+    let second = |log: &RequestLog| log.count("initialize") == 2;
+    server.log().wait_for(second, LIMIT).await.unwrap();
+
+    // A notification of the agent.
+    daemon.wait_state("dev", "fake", "connected").await.unwrap();
+    server.forget_sessions();
+    agent
+        .notify("notifications/roots/list_changed", json!({}))
+        .await
+        .unwrap();
+    let third = |log: &RequestLog| log.count("initialize") == 3;
+    server.log().wait_for(third, LIMIT).await.unwrap();
+    assert_done(&agent.call("add_row", json!({})).await.unwrap());
+    assert_eq!(server.log().count("tools/call"), 2, "{}", server.log());
 }
 
 #[tokio::test]

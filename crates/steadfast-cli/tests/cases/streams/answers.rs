@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::reply::{event_stream, run};
+use testkit::reply::{event_stream, tool_text};
 use testkit::script::{call, post};
 use testkit::{
     Agent, Answer, Behaviour, Daemon, End, GetStream, Reply, Request, RequestLog, Server, Step, Tls,
 };
 
-use super::{gets, priming};
-use crate::common::{LIMIT, agent, agents_of_both_eras, daemon, daemon_at, never};
+use super::priming;
+use crate::common::{agent, agents_of_both_eras, daemon, daemon_at, never};
 
 /// How a body ends before its answer, and what the agent is told of it.
 const ENDS: [(End, &str); 4] = [
@@ -175,6 +175,27 @@ async fn st_01_a_read_is_asked_twice_at_most_and_only_once_where_fresh_data_is_n
 }
 
 #[tokio::test]
+async fn st_01_a_body_that_lasts_as_long_as_its_connection_ends_with_it() {
+    for behaviour in [Behaviour::legacy("2025-11-25"), Behaviour::modern()] {
+        let server = Server::start(behaviour).await;
+        let daemon = daemon(&server).start().await.unwrap();
+        let reply = Reply::new()
+            .step(Step::UntilClose)
+            .header("content-type", "text/event-stream")
+            .body(": working\n\n")
+            .row()
+            .fin();
+        server.script().on(call("add_row")).reply(reply);
+        for (era, agent) in agents_of_both_eras(&daemon).await {
+            let answer = agent.call("add_row", json!({})).await.unwrap();
+            assert!(answer.took < AT_ONCE, "{era}: {answer:?}");
+            assert_not_observed(&server, &answer, "stream ended before the response");
+        }
+        assert_eq!(server.log().count("tools/call"), 2);
+    }
+}
+
+#[tokio::test]
 async fn st_01_other_requests_end_too() {
     let server = Server::start(Behaviour::legacy("2025-11-25")).await;
     let daemon = daemon(&server).start().await.unwrap();
@@ -274,14 +295,6 @@ async fn st_08_nor_is_one_that_breaks_after_its_answer_or_never_ends() {
     let server = Server::start(Behaviour::legacy("2025-11-25")).await;
     let daemon = daemon(&server).start().await.unwrap();
     let agent = agent(&daemon).await;
-    let after = |end: End| {
-        let result = json!({ "result": testkit::reply::tool_text("done") });
-        event_stream()
-            .body(priming("e1", 50))
-            .row()
-            .rpc_event_with_id("e2", result)
-            .step(Step::End(end))
-    };
     for end in [
         End::Clean,
         End::Rst,
@@ -289,32 +302,21 @@ async fn st_08_nor_is_one_that_breaks_after_its_answer_or_never_ends() {
         End::Fin,
         End::BlackHole,
     ] {
-        server
-            .script()
-            .on(call("add_row").times(1))
-            .reply(after(end));
+        let gate = format!("{end:?}");
+        let result = json!({ "result": tool_text("done") });
+        let reply = event_stream()
+            .body(priming("e1", 50))
+            .row()
+            .rpc_event_with_id("e2", result)
+            .wait_for(&gate)
+            .step(Step::End(end));
+        server.script().on(call("add_row").times(1)).reply(reply);
         let answer = agent.call("add_row", json!({})).await.unwrap();
-        // A reset may overtake what was sent before it.
-        let resumed = server
-            .log()
-            .matching(|request| request.header("last-event-id").is_some());
-        if end != End::Rst || resumed.is_empty() {
-            assert_eq!(answer.text(), "done", "{end:?}: {answer:?}");
-        }
+        assert_eq!(answer.text(), "done", "{end:?}: {answer:?}");
+        server.open(&gate);
     }
-    server
-        .log()
-        .wait_for(|log| gets(log, None) == 1, LIMIT)
-        .await
-        .unwrap();
-    let resumed = |log: &RequestLog| gets(log, Some("e2")) > 0;
+    let resumed = |log: &RequestLog| log.http("GET").len() > 1;
     never(&server, Duration::from_millis(400), resumed).await;
     assert_eq!(server.log().count("tools/call"), 5);
-    let rest = run();
-    server.script().clear();
-    server.script().on(call("add_row")).reply(rest);
-    assert_eq!(
-        agent.call("add_row", json!({})).await.unwrap().text(),
-        "done"
-    );
+    assert_eq!(server.ledger().rows_of("add_row").unwrap().len(), 5);
 }
