@@ -2,13 +2,16 @@
 //! to their handler, everything else to the admin API.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
@@ -123,31 +126,112 @@ impl Server {
             .with_time(PROBE_AFTER)
             .with_interval(PROBE_EVERY);
         let _ = SockRef::from(&stream).set_tcp_keepalive(&probes);
-        let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder.http1().max_buf_size(READ_BUFFER);
         let gate = Arc::clone(&self.gate);
         let service = service_fn(move |request| respond(Arc::clone(&gate), request));
-        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-        let mut seen = Mode::Serve;
-        loop {
-            tokio::select! {
-                served = connection.as_mut() => {
-                    if let Err(error) = served {
-                        tracing::debug!(%error, "a connection of an agent broke");
-                    }
-                    return;
-                }
-                changed = self.watching.wait_for(|mode| *mode != seen) => {
-                    let Ok(mode) = changed.map(|mode| *mode) else {
-                        return;
-                    };
-                    if mode == Mode::Stop {
-                        return;
-                    }
-                    seen = mode;
-                    connection.as_mut().graceful_shutdown();
-                }
+        let version = tokio::select! {
+            version = version(&stream) => version,
+            _ = self.watching.wait_for(|mode| *mode != Mode::Serve) => return,
+        };
+        let Ok(version) = version else {
+            return;
+        };
+        let io = TokioIo::new(stream);
+        match version {
+            Version::Http1 => {
+                let mut builder = http1::Builder::new();
+                let connection = builder
+                    .max_buf_size(READ_BUFFER)
+                    .serve_connection(io, service);
+                drive(
+                    connection,
+                    http1::Connection::graceful_shutdown,
+                    self.watching,
+                )
+                .await;
             }
+            // Boxed, so that the task of the usual connection is no larger than it needs.
+            Version::Http2 => {
+                let builder = http2::Builder::new(TokioExecutor::new());
+                let connection = builder.serve_connection(io, service);
+                let drain = http2::Connection::graceful_shutdown;
+                Box::pin(drive(connection, drain, self.watching)).await;
+            }
+            Version::Unclear => {
+                let builder = auto::Builder::new(TokioExecutor::new());
+                let connection = builder.serve_connection(io, service);
+                let drain = auto::Connection::graceful_shutdown;
+                Box::pin(drive(connection, drain, self.watching)).await;
+            }
+        }
+    }
+}
+
+/// What the first bytes of a connection say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    Http1,
+    Http2,
+    /// Too few bytes came to tell.
+    Unclear,
+}
+
+impl Version {
+    /// No method of HTTP/1.1 that is served begins as the preface of HTTP/2 does (RFC 9113 section 3.4).
+    fn of(first: &[u8]) -> Self {
+        const PREFACE: &[u8] = b"PRI";
+        if first.starts_with(PREFACE) {
+            Self::Http2
+        } else if PREFACE.starts_with(first) {
+            Self::Unclear
+        } else {
+            Self::Http1
+        }
+    }
+}
+
+/// Waits for the first bytes and leaves them where they are.
+async fn version(stream: &TcpStream) -> std::io::Result<Version> {
+    let mut first = [0; 3];
+    let read = stream.peek(&mut first).await?;
+    Ok(Version::of(first.get(..read).unwrap_or_default()))
+}
+
+/// Serves one connection until it ends, or until the gateway stops.
+async fn drive<C, E>(connection: C, drain: fn(Pin<&mut C>), mut watching: watch::Receiver<Mode>)
+where
+    C: Future<Output = Result<(), E>>,
+    E: std::fmt::Display,
+{
+    let mut connection = pin!(connection);
+    let watched = watching.clone();
+    loop {
+        let mut changed = pin!(watching.changed());
+        let mut registered = false;
+        let served = poll_fn(|cx| {
+            if let Poll::Ready(served) = connection.as_mut().poll(cx) {
+                return Poll::Ready(Some(served));
+            }
+            // A task's waker stays the same: it is registered once, and at every further wake-up there
+            // is no more to look at than a number.
+            if registered && matches!(watched.has_changed(), Ok(false)) {
+                return Poll::Pending;
+            }
+            registered = true;
+            changed.as_mut().poll(cx).map(|_| None)
+        })
+        .await;
+        match served {
+            Some(Ok(())) => return,
+            Some(Err(error)) => {
+                tracing::debug!(%error, "a connection of an agent broke");
+                return;
+            }
+            None => {}
+        }
+        match *watched.borrow() {
+            Mode::Serve => {}
+            Mode::Drain => drain(connection.as_mut()),
+            Mode::Stop => return,
         }
     }
 }
@@ -182,6 +266,20 @@ mod tests {
 
     fn size<Fut>(_: impl Fn(Arc<Gate>, Request<Incoming>) -> Fut) -> usize {
         size_of::<Fut>()
+    }
+
+    #[test]
+    fn the_first_bytes_tell_the_version() {
+        for (first, version) in [
+            (&b"PRI"[..], Version::Http2),
+            (b"POS", Version::Http1),
+            (b"GET", Version::Http1),
+            (b"PR", Version::Unclear),
+            (b"PU", Version::Http1),
+            (b"", Version::Unclear),
+        ] {
+            assert_eq!(Version::of(first), version, "{first:?}");
+        }
     }
 
     /// Each connection holds room for the request that it serves, also while it serves none.

@@ -481,6 +481,9 @@ async fn a_shutdown_is_bounded() {
         .wait_for(|log| log.count("tools/call") == 1, LIMIT)
         .await
         .unwrap();
+    let _silent = tokio::net::TcpStream::connect(house.address())
+        .await
+        .unwrap();
     let began = std::time::Instant::now();
     house.gateway.shutdown().await;
     assert!(
