@@ -6,6 +6,7 @@ mod common;
 mod operating;
 mod plumbing;
 mod revisions;
+mod rig;
 mod secrets;
 mod sessions;
 mod sse;

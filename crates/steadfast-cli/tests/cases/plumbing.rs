@@ -1,1 +1,0 @@
-//! See the module documentation of the test binary.
