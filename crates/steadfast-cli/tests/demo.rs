@@ -115,7 +115,7 @@ async fn for_a_program_each_scene_is_one_line() {
     }
     assert_eq!(verdict["scenes"], scenes.len());
     assert_eq!(verdict["claims"], claims);
-    assert_eq!(verdict["not_true"], 0);
+    assert_eq!(verdict["failed"], 0);
 }
 
 #[tokio::test]

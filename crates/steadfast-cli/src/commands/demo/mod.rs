@@ -43,24 +43,25 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<Exit,
         () = stop.asked() => return Ok(Exit::Done),
     };
     let narrator = Narrator::new(context.output);
-    let told = async {
-        let exit = play(&narrator, &stage).await?;
+    let mut exit = Exit::Done;
+    let tell = async {
+        exit = play(&narrator, &stage).await?;
         narrator.closing(&stage, !arguments.exit)?;
         if !arguments.exit {
             std::future::pending::<()>().await;
         }
-        Ok(exit)
+        Ok(())
     };
     let told = tokio::select! {
-        told = told => told,
-        () = stop.asked() => Ok(Exit::Done),
+        told = tell => told,
+        () = stop.asked() => Ok(()),
     };
     tokio::select! {
         () = stage.end() => {}
         // Whoever asks a second time does not want to wait.
         () = stop.asked() => {}
     }
-    told
+    told.map(|()| exit)
 }
 
 /// Plays all scenes. A claim that does not hold makes the whole demo fail.

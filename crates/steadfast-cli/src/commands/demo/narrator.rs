@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::output::{Look, Output, printable};
 
 /// Lines on a terminal are no longer than this.
-const WIDTH: usize = 88;
+const WIDTH: usize = 80;
 /// Where text begins.
 const INDENT: usize = 19;
 
@@ -86,7 +86,7 @@ impl Narrator {
             let (sign, look) = if claim.holds {
                 ("✓", Look::Good)
             } else {
-                ("✗ not true:", Look::Bad)
+                ("✗ failed:", Look::Bad)
             };
             let sign_width = sign.chars().count() + 1;
             let text = self.wrapped(&printable(&claim.text), 4 + sign_width);
@@ -107,7 +107,7 @@ impl Narrator {
         if self.output.json {
             return self
                 .output
-                .json_line(&json!({ "scenes": scenes, "claims": claims, "not_true": failures }));
+                .json_line(&json!({ "scenes": scenes, "claims": claims, "failed": failures }));
         }
         let played = format!("{} played in {}", counted(scenes, "fault"), seconds(took));
         let (text, look) = match failures {
@@ -116,7 +116,7 @@ impl Narrator {
                 Look::Good,
             ),
             _ => (
-                format!("{played}: {failures} of {claims} claims are not true."),
+                format!("{played}: {failures} of {claims} claims failed."),
                 Look::Bad,
             ),
         };
@@ -172,7 +172,7 @@ fn status_command(stage: &Stage) -> String {
 /// The command that calls a tool as the agent: 2026-07-28 needs no session for it.
 fn curl_command(url: &str, key: &str) -> String {
     let lines = [
-        &format!("    curl {url}/mcp/trains \\"),
+        &format!("    curl -sS {url}/mcp/trains \\"),
         &format!("-H 'Authorization: Bearer {key}' \\"),
         r"-H 'Accept: application/json, text/event-stream' -H 'Content-Type: application/json' \",
         r"-H 'MCP-Protocol-Version: 2026-07-28' -H 'Mcp-Method: tools/call' \",

@@ -45,7 +45,10 @@ impl Scene {
         });
         played.unwrap_or_else(|Broken(why)| {
             let mut proof = Proof::default();
-            proof.claim(false, format!("the scene can be played to its end: {why}"));
+            proof.claim(
+                false,
+                format!("the scene could not be played to its end: {why}"),
+            );
             proof
         })
     }
