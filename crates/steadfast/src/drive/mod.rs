@@ -366,7 +366,9 @@ impl Driver {
             view.state = self.connection.clone();
             view.deadline = connection;
             view.stream_deadline = stream;
-            view.stream_note = self.stream_note();
+            let note = self.stream_note();
+            let changed = changed || view.stream_note != note;
+            view.stream_note = note;
             if !matches!(self.session, session::State::Open { .. }) {
                 view.session_since = None;
             }
