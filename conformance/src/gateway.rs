@@ -120,9 +120,10 @@ impl Gateway {
 }
 
 fn configuration(agents: &[&str], servers: &[(&str, String)]) -> Result<String, Failure> {
-    let mut text = format!(
-        "[gateway]\nanonymous_agent = \"{ANONYMOUS}\"\n\n[retry]\nfirst = \"100ms\"\nmax = \"1s\"\n"
-    );
+    let mut text = String::from("[retry]\nfirst = \"100ms\"\nmax = \"1s\"\n");
+    if agents.contains(&ANONYMOUS) {
+        write!(text, "\n[gateway]\nanonymous_agent = \"{ANONYMOUS}\"\n")?;
+    }
     for agent in agents {
         write!(text, "\n[agents.{agent}]\nservers = \"*\"\n")?;
     }

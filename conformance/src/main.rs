@@ -55,40 +55,48 @@ enum Leg {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(Args::parse().leg).await {
+    let logs = match Logs::new() {
+        Ok(logs) => logs,
+        Err(failure) => {
+            say(&format!("error: {failure}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let passed = match run(Args::parse().leg, &logs).await {
         Ok(report) => {
             say(&report.to_string());
-            if report.passed() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            }
+            report.passed()
         }
         Err(failure) => {
             say(&format!("error: {failure}"));
-            ExitCode::FAILURE
+            false
         }
+    };
+    if passed {
+        return ExitCode::SUCCESS;
     }
+    let logs = logs.keep();
+    say(&format!(
+        "The output of all programs is in {}",
+        logs.display()
+    ));
+    ExitCode::FAILURE
 }
 
-async fn run(leg: Leg) -> Result<Report, Failure> {
+async fn run(leg: Leg, logs: &Logs) -> Result<Report, Failure> {
     let exceptions = Exceptions::load()?;
     let programs = Programs::find(matches!(leg, Leg::Gateway | Leg::Pairings | Leg::All))?;
-    let logs = Logs::new()?;
     let mut report = Report::default();
     if matches!(leg, Leg::Direct | Leg::Gateway | Leg::All) {
-        report.servers = suite::run(&programs, &logs, leg != Leg::Direct).await?;
+        report.servers = suite::run(&programs, logs, leg != Leg::Direct).await?;
     }
     if matches!(leg, Leg::Clients | Leg::All) {
-        report.clients = clients::run(&programs, &logs).await?;
+        report.clients = clients::run(&programs, logs).await?;
     }
     if matches!(leg, Leg::Pairings | Leg::All) {
-        report.pairings = pairings::run(&programs, &logs).await?;
+        report.pairings = pairings::run(&programs, logs).await?;
     }
     report.judge(&exceptions);
-    if !report.passed() {
-        report.logs = Some(logs.keep());
-    }
     Ok(report)
 }
 

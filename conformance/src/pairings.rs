@@ -202,35 +202,42 @@ async fn with_server(
 
     let killed = Instant::now();
     process.kill().await?;
-    futures_util::future::join_all(CLIENTS.map(|client| notice(gateway, client, server))).await;
+    let noticed = CLIENTS.map(|client| notice(gateway, client, server));
+    let noticed = futures_util::future::join_all(noticed).await;
     let _process = server.start(programs, logs, port).await?;
     let back = Instant::now();
 
-    let resumed = CLIENTS.into_iter().zip(opened).map(|(client, peer)| async move {
-        let outcome = match peer {
+    let sessions = CLIENTS.into_iter().zip(opened).zip(noticed);
+    let resumed = sessions.map(|((client, peer), noticed)| async move {
+        let connected = match peer {
             Ok(peer) => resume(gateway, client, server, peer).await,
             Err(failure) => Err(failure),
         };
-        let outcome = outcome.map_err(|failure| failure.to_string()).map(|connected| {
-            let (pause, after) = (connected - killed, connected.saturating_duration_since(back));
-            format!("noticed nothing; away for {pause:.1?}, connected {after:.1?} after it was back")
+        let outcome = connected.map_err(|failure| failure.to_string()).map(|connected| {
+            let (away, after) = (connected - killed, connected.saturating_duration_since(back));
+            if noticed {
+                format!("noticed nothing; away for {away:.1?}, connected {after:.1?} after it was back")
+            } else {
+                "noticed nothing, and nor did the gateway before the next call".to_owned()
+            }
         });
         PairingRow { client: client.agent, server: server.name, outcome }
     });
     Ok(futures_util::future::join_all(resumed).await)
 }
 
-/// Waits until the gateway knows that the server is gone. In the era without a listening stream it may learn that only
-/// by the next call, which has to come out all the same.
-async fn notice(gateway: &Gateway, client: ClientKind, server: ServerKind) {
+/// Waits until the gateway knows that the server is gone, and says whether it does. In the era without a listening
+/// stream it may learn that only by the next call, which has to come out all the same.
+async fn notice(gateway: &Gateway, client: ClientKind, server: ServerKind) -> bool {
     let connection = gateway.connection(client.agent, server.name).await;
     let era = connection
         .ok()
         .and_then(|connection| connection.get("era").cloned());
-    if era.is_some_and(|era| era == "legacy") {
-        // That it did not notice in time is for the calls that follow to tell.
-        let _ = gateway.wait(client.agent, server.name, false, NOTICE).await;
-    }
+    era.is_some_and(|era| era == "legacy")
+        && gateway
+            .wait(client.agent, server.name, false, NOTICE)
+            .await
+            .is_ok()
 }
 
 /// A session that works.

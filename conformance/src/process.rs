@@ -75,17 +75,19 @@ impl Process {
         if let Some(stderr) = child.stderr.take() {
             copy(stderr, log, sender);
         }
+        let mut last = String::new();
         let found = tokio::time::timeout(START, async {
             while let Some(line) = lines.recv().await {
                 if let Some(at) = line.find(ready) {
                     return line.get(at..).map(str::to_owned);
                 }
+                last = line;
             }
             None
         });
         match found.await {
             Ok(Some(line)) => Ok((Self { child }, line)),
-            Ok(None) => Err(format!("{name} ended before it was ready").into()),
+            Ok(None) => Err(format!("{name} ended before it was ready: {last}").into()),
             Err(_) => Err(format!("{name} was not ready after {START:?}").into()),
         }
     }

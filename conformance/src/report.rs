@@ -1,7 +1,6 @@
 //! What came out, as one table, and whether it is what was expected.
 
 use std::fmt;
-use std::path::PathBuf;
 
 use crate::exceptions::{Exceptions, Place};
 use crate::requirements::Kind;
@@ -62,8 +61,6 @@ pub(crate) struct Report {
     pub(crate) pairings: Vec<PairingRow>,
     /// Exceptions that do not hold.
     complaints: Vec<String>,
-    /// Where the output of all programs was kept.
-    pub(crate) logs: Option<PathBuf>,
 }
 
 impl Report {
@@ -158,9 +155,6 @@ impl fmt::Display for Report {
         }
         for complaint in &self.complaints {
             writeln!(to, "error: {complaint}")?;
-        }
-        if let Some(logs) = &self.logs {
-            writeln!(to, "The output of all programs is in {}", logs.display())?;
         }
         write!(
             to,
