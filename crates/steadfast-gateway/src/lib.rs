@@ -210,6 +210,7 @@ async fn follow_changes(gate: Arc<Gate>, mut changes: Receiver<Change>) {
                 let there = |agent: &_, server: &_| gate.keeper.link(agent, server).is_some();
                 gate.sessions.retain(there);
                 gate.hub.retain(there);
+                gate.mirrored.retain(there);
             }
             Err(RecvError::Closed) => return,
         }

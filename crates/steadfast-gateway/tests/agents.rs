@@ -515,3 +515,42 @@ async fn streams_end_with_the_key_and_with_the_connection() {
     while stream.next().await.unwrap().is_some() {}
     assert_eq!(renewed.call("echo", json!({})).await.unwrap().status, 404);
 }
+
+#[tokio::test]
+async fn a_question_outside_of_calls_has_an_id_of_ours_until_it_is_taken_back() {
+    let house = House::with(Behaviour::legacy("2025-11-25")).await;
+    let mute = house.legacy().with_capabilities(json!({}));
+    mute.initialize().await.unwrap();
+    let _mute_stream = mute.open_get(None).await.unwrap();
+    let agent = house.legacy();
+    agent.initialize().await.unwrap();
+    let mut stream = agent.open_get(None).await.unwrap();
+    let ask = |id: &str| json!({"jsonrpc": "2.0", "id": id, "method": "roots/list"});
+
+    house.server.notify(&ask("q1"));
+    let question = stream.message().await.unwrap().unwrap();
+    assert_eq!(question["method"], "roots/list");
+    assert_ne!(question["id"], "q1");
+    assert_eq!(
+        agent
+            .respond(&question["id"], json!({"roots": []}))
+            .await
+            .unwrap(),
+        202
+    );
+    let answered = |log: &testkit::RequestLog| {
+        let found =
+            log.matching(|it| it.rpc_id() == Some(&json!("q1")) && it.pointer("/result").is_some());
+        found.len() == 1
+    };
+    house.server.log().wait_for(answered, LIMIT).await.unwrap();
+
+    house.server.notify(&ask("q2"));
+    let question = stream.message().await.unwrap().unwrap();
+    house.server.notify(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "q2", "reason": "late"}}));
+    let taken_back = stream.message().await.unwrap().unwrap();
+    assert_eq!(
+        taken_back["params"],
+        json!({"requestId": question["id"], "reason": "late"})
+    );
+}

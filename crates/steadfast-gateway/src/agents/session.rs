@@ -275,12 +275,11 @@ impl Session {
     /// Nothing is under way, and nobody listens.
     pub(super) fn is_quiet(&self) -> bool {
         let live = self.live.lock();
-        live.calls.is_empty()
-            && live.questions.is_empty()
-            && !live
-                .listening
-                .as_ref()
-                .is_some_and(|stream| stream.is_attached())
+        let idle = live.calls.is_empty() && live.questions.is_empty();
+        let listening = live.listening.clone();
+        // A stream is never locked within its session: the other order is that of a call that ends.
+        drop(live);
+        idle && !listening.is_some_and(|stream| stream.is_attached())
     }
 
     /// Questions that nobody answered for so long are dropped, which tells the server.

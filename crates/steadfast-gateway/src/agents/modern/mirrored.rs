@@ -13,7 +13,7 @@ use steadfast::Link;
 use steadfast_core::code::{self, Code};
 use steadfast_core::wire::header::{self, ParamHeader};
 use steadfast_core::wire::{envelope, json as raw};
-use steadfast_core::{Era, Revision};
+use steadfast_core::{AgentName, Era, Revision, ServerName};
 
 use crate::agents::Connection;
 use crate::agents::hello::MODERN;
@@ -200,6 +200,12 @@ impl Mirrored {
         };
         let arguments = inbound.part(inbound.params.arguments.as_ref());
         check_mirrored(headers, mirrored, arguments.unwrap_or(b"{}"))
+    }
+
+    /// Forgets the tools of all connections but some.
+    pub(crate) fn retain(&self, still_there: impl Fn(&AgentName, &ServerName) -> bool) {
+        let mut known = self.known.lock();
+        known.retain(|(agent, server), _| still_there(agent, server));
     }
 
     fn tools(&self, link: &Link, list: Bytes) -> Arc<Tools> {
