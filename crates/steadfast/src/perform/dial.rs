@@ -428,7 +428,9 @@ mod tests {
 
     #[tokio::test]
     async fn the_system_probes_a_silent_connection() {
-        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0))
+            .await
+            .unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let origin = Origin::of(&url.parse().unwrap()).unwrap();
         let dialer = Dialer::new(&Network::default(), Duration::from_secs(5)).unwrap();
