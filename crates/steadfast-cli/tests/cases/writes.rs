@@ -53,7 +53,10 @@ fn assert_unknown(answer: &Answer, tool: &str, what: &str) {
     assert_eq!(operation["executed"], "unknown", "{what}: {operation}");
     assert_eq!(operation["server"], "fake", "{what}: {operation}");
     assert_eq!(operation["tool"], tool, "{what}: {operation}");
-    assert!(operation["bytes_sent"].as_u64() > Some(0), "{what}: {operation}");
+    assert!(
+        operation["bytes_sent"].as_u64() > Some(0),
+        "{what}: {operation}"
+    );
     assert!(operation["sent_at"].is_string(), "{what}: {operation}");
     let evidence = operation["evidence"].as_str().unwrap_or_default();
     assert!(!evidence.is_empty(), "{what}: {operation}");

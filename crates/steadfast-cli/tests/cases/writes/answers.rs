@@ -18,14 +18,41 @@ fn answers() -> Vec<(&'static str, u16, Value)> {
         },
     });
     vec![
-        ("invalid-params", 200, error(-32602, "Invalid params: date is missing")),
+        (
+            "invalid-params",
+            200,
+            error(-32602, "Invalid params: date is missing"),
+        ),
         ("is-error", 200, tool_error),
-        ("database", 200, error(-32000, "Connection refused by database")),
-        ("session-word", 200, error(-32000, "Session not found: the checkout session has expired")),
+        (
+            "database",
+            200,
+            error(-32000, "Connection refused by database"),
+        ),
+        (
+            "session-word",
+            200,
+            error(
+                -32000,
+                "Session not found: the checkout session has expired",
+            ),
+        ),
         ("timeout-word", 200, error(-32001, "Request timed out")),
-        ("internal", 500, error(-32603, "Internal error: connection reset by peer")),
-        ("unavailable", 503, error(-32000, "Service unavailable: connection pool is empty")),
-        ("bad-request", 400, error(-32602, "Invalid params: no valid session for this cart")),
+        (
+            "internal",
+            500,
+            error(-32603, "Internal error: connection reset by peer"),
+        ),
+        (
+            "unavailable",
+            503,
+            error(-32000, "Service unavailable: connection pool is empty"),
+        ),
+        (
+            "bad-request",
+            400,
+            error(-32602, "Invalid params: no valid session for this cart"),
+        ),
     ]
 }
 
@@ -56,11 +83,23 @@ async fn delivers_errors_as_they_are(behaviour: Behaviour) {
                 let matcher = call(WRITE).when(move |request| request.arguments()["key"] == *only);
                 server.script().on(matcher).reply(reply);
                 let answer = agent.call(WRITE, key(&this)).await.unwrap();
-                assert_eq!(answer.message["error"], message["error"], "{this}: {answer:?}");
+                assert_eq!(
+                    answer.message["error"], message["error"],
+                    "{this}: {answer:?}"
+                );
                 let result = answer.result();
-                assert_eq!(result["isError"], message["result"]["isError"], "{this}: {answer:?}");
-                assert_eq!(result["content"], message["result"]["content"], "{this}: {answer:?}");
-                assert!(result["_meta"]["dev.steadfast/operation"].is_null(), "{this}: {answer:?}");
+                assert_eq!(
+                    result["isError"], message["result"]["isError"],
+                    "{this}: {answer:?}"
+                );
+                assert_eq!(
+                    result["content"], message["result"]["content"],
+                    "{this}: {answer:?}"
+                );
+                assert!(
+                    result["_meta"]["dev.steadfast/operation"].is_null(),
+                    "{this}: {answer:?}"
+                );
                 assert_eq!(calls(&server, WRITE, &this), 1, "{this}");
                 assert_eq!(rows(&server, WRITE, &this), 1, "{this}");
             }
@@ -74,7 +113,11 @@ async fn delivers_errors_as_they_are(behaviour: Behaviour) {
 /// How often the connection was opened, as the server sees it.
 fn openings(server: &Server) -> (usize, usize, usize) {
     let log = server.log();
-    (log.count("initialize"), log.count("server/discover"), log.count("tools/list"))
+    (
+        log.count("initialize"),
+        log.count("server/discover"),
+        log.count("tools/list"),
+    )
 }
 
 #[tokio::test]

@@ -22,14 +22,30 @@ fn losses() -> Vec<(&'static str, Reply)> {
         ("mid-chunk", json().head().mid_chunk()),
         ("empty-body", json()),
         ("half-json", json().body(r#"{"jsonrpc":"2.0","id":"#)),
-        ("another-id", json().body(r#"{"jsonrpc":"2.0","id":"other","result":{}}"#)),
-        ("not-http", Reply::new().row().step(testkit::Step::Raw("garbage\r\n\r\n".into()))),
+        (
+            "another-id",
+            json().body(r#"{"jsonrpc":"2.0","id":"other","result":{}}"#),
+        ),
+        (
+            "not-http",
+            Reply::new()
+                .row()
+                .step(testkit::Step::Raw("garbage\r\n\r\n".into())),
+        ),
         ("stream-rst", stream().rst()),
         ("stream-fin", stream().fin()),
         ("stream-mid-chunk", stream().mid_chunk()),
         ("stream-clean-end", stream()),
-        ("stream-rst-after-progress", stream().body(format!("{progress}\n\n")).rst()),
-        ("sign-in-page", ran(200).header("content-type", "text/html").body("<title>Sign in</title>")),
+        (
+            "stream-rst-after-progress",
+            stream().body(format!("{progress}\n\n")).rst(),
+        ),
+        (
+            "sign-in-page",
+            ran(200)
+                .header("content-type", "text/html")
+                .body("<title>Sign in</title>"),
+        ),
         ("redirected", ran(302).header("location", "/mcp")),
     ]
 }
@@ -74,14 +90,24 @@ async fn a_lost_write_is_not_sent_again_to_a_modern_server() {
 #[tokio::test]
 async fn a_lost_write_is_not_sent_again_where_its_stream_cannot_be_resumed() {
     let server = server(Behaviour::legacy("2025-11-25").resumable(Some(50))).await;
-    let daemon = daemon(&server).set("retry.resume_attempts", "2").start().await.unwrap();
+    let daemon = daemon(&server)
+        .set("retry.resume_attempts", "2")
+        .start()
+        .await
+        .unwrap();
     let agents = agents_of_both_eras(&daemon).await;
     for refusal in [405, 404, 503] {
         let resume = get().has_header("last-event-id");
-        let refused = server.script().on(resume).reply(testkit::reply::status(refusal));
+        let refused = server
+            .script()
+            .on(resume)
+            .reply(testkit::reply::status(refusal));
         for (era, agent) in &agents {
             let this = format!("{era}-{refusal}");
-            let primed = event_stream().row().body(format!("id: {this}\ndata:\n\n")).rst();
+            let primed = event_stream()
+                .row()
+                .body(format!("id: {this}\ndata:\n\n"))
+                .rst();
             lose(&server, WRITE, &this, primed);
             let answer = agent.call(WRITE, key(&this)).await.unwrap();
             assert_unknown(&answer, WRITE, &this);
@@ -96,7 +122,11 @@ async fn a_lost_write_is_not_sent_again_where_its_stream_cannot_be_resumed() {
 
 async fn asks_every_lost_read_again(behaviour: Behaviour) {
     let server = server(behaviour).await;
-    let daemon = daemon(&server).read_tool("fake", READ).start().await.unwrap();
+    let daemon = daemon(&server)
+        .read_tool("fake", READ)
+        .start()
+        .await
+        .unwrap();
     for (era, agent) in &agents_of_both_eras(&daemon).await {
         for (name, reply) in losses() {
             let this = format!("{era}-{name}");

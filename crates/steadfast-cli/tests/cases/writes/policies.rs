@@ -15,7 +15,10 @@ async fn reissue_false_reports_a_lost_read_instead() {
             .read_tool("fake", READ)
             .set(&format!("servers.fake.tools.{READ}.reissue"), "false");
         let daemon = daemon.start().await.unwrap();
-        server.script().on(call(READ)).reply(Reply::new().row().rst());
+        server
+            .script()
+            .on(call(READ))
+            .reply(Reply::new().row().rst());
         for (era, agent) in &agents_of_both_eras(&daemon).await {
             let answer = agent.call(READ, key(era)).await.unwrap();
             assert_unknown(&answer, READ, era);
@@ -29,12 +32,16 @@ async fn reissue_false_reports_a_lost_read_instead() {
 async fn reissue_true_does_not_make_a_read_of_a_write() {
     for effect in [None, Some("write")] {
         let server = server(Behaviour::legacy("2025-11-25")).await;
-        let mut builder = daemon(&server).set(&format!("servers.fake.tools.{WRITE}.reissue"), "true");
+        let mut builder =
+            daemon(&server).set(&format!("servers.fake.tools.{WRITE}.reissue"), "true");
         if let Some(effect) = effect {
             builder = builder.set_text(&format!("servers.fake.tools.{WRITE}.effect"), effect);
         }
         let daemon = builder.start().await.unwrap();
-        server.script().on(call(WRITE)).reply(Reply::new().row().rst());
+        server
+            .script()
+            .on(call(WRITE))
+            .reply(Reply::new().row().rst());
         for (era, agent) in &agents_of_both_eras(&daemon).await {
             let answer = agent.call(WRITE, key(era)).await.unwrap();
             assert_unknown(&answer, WRITE, era);
@@ -48,12 +55,19 @@ async fn reissue_true_does_not_make_a_read_of_a_write() {
 #[tokio::test]
 async fn a_servers_hints_do_not_make_a_read_of_a_write() {
     let hinted = [("peek", "readOnlyHint"), ("set", "idempotentHint")];
-    let tools = hinted.map(|(tool, hint)| Tool::new(tool, Action::AddRow).annotations(json!({ hint: true })));
+    let tools = hinted
+        .map(|(tool, hint)| Tool::new(tool, Action::AddRow).annotations(json!({ hint: true })));
     for behaviour in [Behaviour::legacy("2025-11-25"), Behaviour::modern()] {
         let server = Server::start(behaviour.with_tools(tools.to_vec())).await;
         let daemon = daemon(&server).start().await.unwrap();
-        server.script().on(call("peek")).reply(Reply::new().row().rst());
-        server.script().on(call("set")).reply(Reply::new().row().fin());
+        server
+            .script()
+            .on(call("peek"))
+            .reply(Reply::new().row().rst());
+        server
+            .script()
+            .on(call("set"))
+            .reply(Reply::new().row().fin());
         for (era, agent) in &agents_of_both_eras(&daemon).await {
             for (tool, _) in hinted {
                 let answer = agent.call(tool, key(era)).await.unwrap();
@@ -74,12 +88,19 @@ async fn a_changed_policy_counts_from_the_next_call_on() {
     let (_, agent) = &agents[0];
     let lost = || Reply::new().row().rst();
     server.script().on(call(READ).times(1)).reply(lost());
-    assert_unknown(&agent.call(READ, key("before")).await.unwrap(), READ, "before");
+    assert_unknown(
+        &agent.call(READ, key("before")).await.unwrap(),
+        READ,
+        "before",
+    );
 
     let applied = applied_at(&daemon).await;
     let policy = format!("servers.fake.tools.{READ}.effect");
     daemon.reconfigure(&policy, "\"read\"").unwrap();
-    crate::operating::until("the file is applied again", async || applied_at(&daemon).await != applied).await;
+    crate::operating::until("the file is applied again", async || {
+        applied_at(&daemon).await != applied
+    })
+    .await;
     server.script().on(call(READ).times(1)).reply(lost());
     let answer = agent.call(READ, key("after")).await.unwrap();
     assert_eq!(answer.text(), "done", "{answer:?}");

@@ -22,7 +22,8 @@ fn open_connections(log: &RequestLog) -> usize {
     let events = log.events();
     let opened = |event: &Event| matches!(event, Event::Opened { .. });
     let closed = |event: &Event| matches!(event, Event::Closed { .. });
-    let count = |wanted: &dyn Fn(&Event) -> bool| events.iter().filter(|(_, event)| wanted(event)).count();
+    let count =
+        |wanted: &dyn Fn(&Event) -> bool| events.iter().filter(|(_, event)| wanted(event)).count();
     count(&opened) - count(&closed)
 }
 
@@ -78,12 +79,20 @@ async fn wr_04_a_forgotten_connection_leaves_a_write_unknown_and_is_discarded() 
             let lost = format!("{era}-lost");
             let answer = agent.call(WRITE, key(&lost)).await.unwrap();
             assert_unknown(&answer, WRITE, &lost);
-            assert!(answer.took < Duration::from_secs(3), "{lost}: {:?}", answer.took);
+            assert!(
+                answer.took < Duration::from_secs(3),
+                "{lost}: {:?}",
+                answer.took
+            );
             let next = format!("{era}-next");
             let answer = agent.call(WRITE, key(&next)).await.unwrap();
             assert_eq!(answer.text(), "done", "{next}: {answer:?}");
             assert_eq!(rows(&server, WRITE, &next), 1, "{next}");
-            assert_eq!(calls(&server, WRITE, &lost), 0, "it was swallowed, and not sent again");
+            assert_eq!(
+                calls(&server, WRITE, &lost),
+                0,
+                "it was swallowed, and not sent again"
+            );
         }
         net.heal();
         assert_nothing_follows(&server).await;
@@ -152,7 +161,10 @@ async fn wr_04_the_http_stack_does_not_repeat_by_itself_over_http1() {
                 let [.., before, last] = &sent[..] else {
                     panic!("{}", server.log());
                 };
-                assert_eq!(before.connection, last.connection, "{this}: it was a reused one");
+                assert_eq!(
+                    before.connection, last.connection,
+                    "{this}: it was a reused one"
+                );
             }
         }
         assert_nothing_follows(&server).await;
@@ -167,8 +179,12 @@ async fn wr_04_the_http_stack_does_not_repeat_by_itself_over_http2() {
     let ca = tls.write_ca(certificates.path()).unwrap();
     for behaviour in [Behaviour::legacy("2025-11-25"), Behaviour::modern()] {
         let tools = [WRITE, READ].map(|name| testkit::Tool::new(name, testkit::Action::AddRow));
-        let server = Server::builder(behaviour.with_tools(tools.to_vec())).tls(&tls).start().await;
-        let daemon = any_age(daemon(&server)).set_text("network.ca_file", &ca.display().to_string());
+        let server = Server::builder(behaviour.with_tools(tools.to_vec()))
+            .tls(&tls)
+            .start()
+            .await;
+        let daemon =
+            any_age(daemon(&server)).set_text("network.ca_file", &ca.display().to_string());
         let daemon = daemon.start().await.unwrap();
         for (era, agent) in &agents_of_both_eras(&daemon).await {
             for (name, reply, ran_once) in [

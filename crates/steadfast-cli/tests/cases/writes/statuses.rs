@@ -8,25 +8,31 @@ use crate::common::{agents_of_both_eras, daemon};
 
 /// What fronts and servers answer while, or after, the tool runs: name, reply, seconds of Retry-After.
 fn refusals() -> Vec<(&'static str, Reply, Option<u64>)> {
-    let page = |status: u16| {
+    let page = |head: Reply| {
         let page = "<html><head><title>Gateway Time-out</title></head><body>nginx</body></html>";
-        ran(status).header("content-type", "text/html").body(page)
+        head.header("content-type", "text/html").body(page)
     };
     let problem = r#"{"message":"Too Many Requests","retryable":true}"#;
     let later = |reply: Reply, value: &str| reply.header("retry-after", value);
     vec![
         ("500", ran(500), None),
-        ("502", page(502), None),
-        ("503", later(page(503), "30"), Some(30)),
-        ("504", page(504), None),
+        ("502", page(ran(502)), None),
+        ("503", page(later(ran(503), "30")), Some(30)),
+        ("504", page(ran(504)), None),
         ("408", ran(408), None),
         ("429", later(ran(429), "7"), Some(7)),
         (
             "429-json",
-            later(ran(429), "7").header("content-type", "application/json").body(problem),
+            later(ran(429), "7")
+                .header("content-type", "application/json")
+                .body(problem),
             Some(7),
         ),
-        ("502-stream", ran(502).header("content-type", "text/event-stream"), None),
+        (
+            "502-stream",
+            ran(502).header("content-type", "text/event-stream"),
+            None,
+        ),
     ]
 }
 
@@ -65,7 +71,11 @@ async fn wr_05_a_status_of_a_modern_server_leaves_a_write_unknown() {
 
 async fn reads_are_asked_again(behaviour: Behaviour) {
     let server = server(behaviour).await;
-    let daemon = daemon(&server).read_tool("fake", READ).start().await.unwrap();
+    let daemon = daemon(&server)
+        .read_tool("fake", READ)
+        .start()
+        .await
+        .unwrap();
     for (era, agent) in &agents_of_both_eras(&daemon).await {
         for (name, reply) in [
             ("500", ran(500)),
@@ -105,8 +115,13 @@ async fn wr_05_a_read_of_a_modern_server_is_asked_again_once() {
 #[tokio::test]
 async fn wr_05_a_read_has_a_budget_and_waits_for_no_hour() {
     let server = server(Behaviour::legacy("2025-11-25")).await;
-    let daemon = daemon(&server).read_tool("fake", READ).start().await.unwrap();
-    let for_key = |wanted: &'static str| call(READ).when(move |request| request.arguments()["key"] == wanted);
+    let daemon = daemon(&server)
+        .read_tool("fake", READ)
+        .start()
+        .await
+        .unwrap();
+    let for_key =
+        |wanted: &'static str| call(READ).when(move |request| request.arguments()["key"] == wanted);
     server.script().on(for_key("always")).reply(ran(503));
     let hour = ran(503).header("retry-after", "3600");
     server.script().on(for_key("hour")).reply(hour);
