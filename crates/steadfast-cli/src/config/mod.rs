@@ -193,7 +193,8 @@ fn explain(text: &str, tree: &Tree<'_>, error: &toml::de::Error) -> Issue {
     } else if said.contains("relative URL without a base") {
         "a URL begins with https:// or http://".to_owned()
     } else {
-        said.replace("unknown variant", "unknown value")
+        without_value(said)
+            .replace("unknown variant", "unknown value")
             .replace("missing field", "missing key")
     };
     let message = if path.is_empty() {
@@ -205,6 +206,14 @@ fn explain(text: &str, tree: &Tree<'_>, error: &toml::de::Error) -> Issue {
         place,
         code: code::CONFIG_BAD_VALUE,
         message,
+    }
+}
+
+/// A text of the wrong type or shape is quoted in what is said of it, and it may be a secret (SEC-01).
+fn without_value(said: &str) -> String {
+    match said.split_once('"').zip(said.rsplit_once('"')) {
+        Some(((before, _), (_, after))) => format!("{before}…{after}"),
+        None => said.to_owned(),
     }
 }
 
