@@ -25,6 +25,9 @@ const KEEPER_ENDS: Duration = Duration::from_millis(1_400);
 /// … and how long the last writes may take. Together under 3 s, in any state (OP-04).
 const STORE_ENDS: Duration = Duration::from_millis(400);
 
+/// The longest that an agent waits for a server that was never seen.
+const HELLO_WAIT: Duration = Duration::from_secs(5);
+
 /// How a daemon is started.
 pub(crate) struct Start<'s> {
     pub(crate) data: &'s DataDir,
@@ -184,6 +187,8 @@ fn gateway_settings(
         max_message: file.limits.max_message.0,
         event_retention: file.store.event_retention.duration(),
         input_wait: file.retry.input_wait.duration(),
+        // No longer than the server may take to be reached.
+        hello_wait: HELLO_WAIT.min(file.retry.connect_timeout.duration()),
         config_file,
         ..Settings::new(listen, AdminToken::new(token))
     }
