@@ -305,7 +305,7 @@ impl Daemon {
             .1)
     }
 
-    /// The transitions of a connection, oldest first as the API gives them.
+    /// The transitions of a connection, newest first as the API gives them.
     pub async fn history(&self, agent: &str, server: &str) -> io::Result<Vec<Value>> {
         let (_, body) = self
             .get(&format!("/api/v1/connections/{agent}/{server}/history"))
