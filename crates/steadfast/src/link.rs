@@ -234,6 +234,14 @@ impl Link {
         self.report()
     }
 
+    /// Puts on record what the session was asked to remember: a daemon that is killed the moment after
+    /// the agent has its answer must not have forgotten it.
+    pub(crate) async fn keep_remembered(&self) {
+        let (kept, is_kept) = oneshot::channel();
+        self.tell(Input::Remembered(kept));
+        let _ = is_kept.await;
+    }
+
     /// A route that is newer than `after`, waiting while an attempt is under way, at most `limit`.
     pub(crate) async fn route(
         &self,

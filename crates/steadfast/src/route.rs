@@ -11,7 +11,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 use parking_lot::{Mutex, RwLock};
 use steadfast_core::connection::handshake::Known;
-use steadfast_core::{Era, EventCursor, Fault, Generation, Kind, Revision, SessionId};
+use steadfast_core::{Era, EventCursor, Fault, Generation, Kind, Revision, SessionId, quirks};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use url::Url;
@@ -216,7 +216,7 @@ pub(crate) fn redirect(
     let shown = format!(
         "{}{}",
         target.origin().ascii_serialization(),
-        target.path().chars().take(80).collect::<String>()
+        quirks::sanitise(target.path())
     );
     match Origin::of(&target) {
         Ok(origin) if origin == *upstream.pool.origin() => Ok(path_of(&target)),

@@ -47,11 +47,12 @@ impl Driver {
         let record = self.record.clone();
         let task = tokio::spawn(async move {
             let permit = shared.gate.clone().acquire_owned().await;
-            tokio::spawn(async move {
+            let holding = tokio::spawn(async move {
                 tokio::time::sleep(GATE_HOLD).await;
                 drop(permit);
             });
             let outcome = open::open(&link, &upstream, generation, record, &shared.store).await;
+            holding.abort();
             link.tell(Input::Opened {
                 attempt,
                 outcome: outcome.map(Box::new),
@@ -229,9 +230,24 @@ impl Driver {
             opened_at: clock::wall(),
             state: serde_json::to_value(remembered).unwrap_or_default(),
         };
-        if let Err(error) = self.shared.store.put_session(&record).await {
+        self.write_session(&record).await;
+        self.record = Some(record);
+    }
+
+    async fn write_session(&self, record: &SessionRecord) {
+        if let Err(error) = self.shared.store.put_session(record).await {
             tracing::warn!(%error, "the session cannot be kept");
         }
+    }
+
+    /// What the session was asked to remember goes on record with it.
+    pub(super) async fn keep_remembered(&mut self) {
+        let Some(mut record) = self.record.take() else {
+            return;
+        };
+        let remembered = self.link.remembered.lock().clone();
+        record.state = serde_json::to_value(remembered).unwrap_or_default();
+        self.write_session(&record).await;
         self.record = Some(record);
     }
 
@@ -369,7 +385,7 @@ enum Health {
 async fn check(link: &Arc<Link>, route: &Arc<Route>) -> Result<Health, Fault> {
     let id = link.next_id();
     let mut headers = route.headers.clone();
-    let body = match route.era() {
+    let question = match route.era() {
         // 2026-07-28 has no ping; every server must know server/discover.
         Era::Modern => {
             headers.insert(
@@ -377,20 +393,17 @@ async fn check(link: &Arc<Link>, route: &Arc<Route>) -> Result<Health, Fault> {
                 http::HeaderValue::from_static("server/discover"),
             );
             let meta = open::own_meta(route.known.revision);
-            format!(
+            Bytes::from(format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"method":"server/discover","params":{{"_meta":{meta}}}}}"#
-            )
+            ))
         }
-        Era::Legacy if link.knows_no_ping() => {
-            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#)
-        }
-        Era::Legacy => format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#),
+        Era::Legacy => open::harmless(link, id),
     };
     if route.endpoint.is_some() {
-        return check_http_sse(route, id, body).await;
+        return check_http_sse(route, id, question).await;
     }
     let aside = |message, _| link.aside(route, message);
-    let asked = ask(&route.upstream, headers, (id, Bytes::from(body)), &aside).await?;
+    let asked = ask(&route.upstream, headers, (id, question), &aside).await?;
     let answer = asked.answer(route.session.is_some(), route.era());
     if let Some(rule) = quirks::unknown_session(&answer) {
         return Ok(Health::SessionRefused(rule.name));
@@ -409,9 +422,9 @@ async fn check(link: &Arc<Link>, route: &Arc<Route>) -> Result<Health, Fault> {
     Ok(Health::Alive)
 }
 
-async fn check_http_sse(route: &Arc<Route>, id: i64, body: String) -> Result<Health, Fault> {
+async fn check_http_sse(route: &Arc<Route>, id: i64, question: Bytes) -> Result<Health, Fault> {
     let answer = route.waiting.register(id);
-    let request = route.post(route.headers.clone(), Bytes::from(body));
+    let request = route.post(route.headers.clone(), question);
     let upstream = &route.upstream;
     crate::perform::exchange::exchange(&upstream.pool, request, upstream.terms())
         .await

@@ -47,6 +47,8 @@ pub(crate) enum Input {
         attempt: AttemptId,
         outcome: Result<(), Fault>,
     },
+    /// The session was asked to remember something; told once that is on record.
+    Remembered(oneshot::Sender<()>),
     /// The server said that its list of tools changed.
     ListChanged,
     /// The list of tools was fetched again.
@@ -170,6 +172,10 @@ impl Driver {
             Input::Listen(event) => self.feed_listen(event).await,
             Input::Opened { attempt, outcome } => self.opened(attempt, outcome).await,
             Input::Settled { attempt, outcome } => self.settled(attempt, outcome).await,
+            Input::Remembered(kept) => {
+                self.keep_remembered().await;
+                let _ = kept.send(());
+            }
             Input::ListChanged => self.refetch(),
             Input::ListFetched => self.announce(),
             Input::Configure(configured) => self.configure(configured).await,

@@ -17,6 +17,9 @@ use crate::perform::events::Events;
 use crate::perform::exchange::exchange;
 use crate::route::{MCP_METHOD, Route, Upstream};
 
+/// How the history names a session whose ping was refused in words that no rule of the table knows.
+const PING_REFUSED: &str = "ping-refused";
+
 /// What an opening made.
 #[derive(Debug)]
 pub(crate) struct Opened {
@@ -67,7 +70,11 @@ pub(crate) async fn open(
         tracing::warn!(%error, "what was learned about the server cannot be read");
         None
     });
+    if known.as_ref().is_some_and(|known| known.no_ping) {
+        link.no_ping();
+    }
     let mut refused = None;
+    let mut doubtful: Option<SessionId> = None;
     if let (Some(record), Some(known)) = (record, &known)
         && record.address == address
         && known.era == Era::Legacy
@@ -95,7 +102,20 @@ pub(crate) async fn open(
     Ok(opened)
 }
 
-/// Asks whether the session on record is still known: a ping, which is harmless.
+/// A question that changes nothing, for a legacy server: ping, or the list of tools where it is known
+/// not to know ping (OP-05).
+pub(super) fn harmless(link: &Link, id: i64) -> Bytes {
+    let method = if link.knows_no_ping() {
+        "tools/list"
+    } else {
+        "ping"
+    };
+    Bytes::from(format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}"}}"#
+    ))
+}
+
+/// Asks whether the session on record is still known.
 /// The inner error names the rule by which it was found dead.
 async fn go_on(
     link: &Arc<Link>,
@@ -116,9 +136,9 @@ async fn go_on(
     );
     let route = Arc::new(route);
     let id = link.next_id();
-    let ping = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#));
+    let question = harmless(link, id);
     let aside = |message, _| link.aside(&route, message);
-    let asked = ask(upstream, route.headers.clone(), (id, ping), &aside).await?;
+    let asked = ask(upstream, route.headers.clone(), (id, question), &aside).await?;
     let answer = asked.answer(true, Era::Legacy);
     if let Some(rule) = quirks::unknown_session(&answer) {
         return Ok(Err(rule.name));
@@ -129,9 +149,7 @@ async fn go_on(
             return Err(fault);
         }
         // Refused in words that no rule knows: this session does not work any more, and a new one may.
-        let session = session.clone();
-        tokio::spawn(async move { delete(&route, &session).await });
-        return Ok(Err("ping-refused"));
+        return Ok(Err(PING_REFUSED));
     }
     link.heard();
     let hello = Hello {
@@ -257,11 +275,7 @@ impl Handshake<'_> {
         let Some(session) = self.asked.take().and_then(|asked| asked.session) else {
             return;
         };
-        let upstream = Arc::clone(self.upstream);
-        tokio::spawn(async move {
-            let request = upstream.delete(None, &session);
-            let _ = exchange(&upstream.pool, request, upstream.terms()).await;
-        });
+        abandon(self.upstream, None, session);
     }
 
     async fn finish(mut self, known: Known) -> Result<Opened, Fault> {
@@ -284,7 +298,7 @@ impl Handshake<'_> {
             && let Err(fault) = initialized(&route).await
         {
             if let Some(session) = route.session.clone() {
-                tokio::spawn(async move { delete(&route, &session).await });
+                abandon(self.upstream, Some(route.known.revision), session);
             }
             return Err(fault);
         }
@@ -373,8 +387,17 @@ async fn initialized(route: &Arc<Route>) -> Result<(), Fault> {
 
 /// Ends a session, best effort: many servers answer 405, some not at all (OP-06).
 pub(crate) async fn delete(route: &Route, session: &SessionId) {
-    let upstream = &route.upstream;
-    let request = upstream.delete(Some(route.known.revision), session);
+    end(&route.upstream, Some(route.known.revision), session).await;
+}
+
+/// The same in the background, for a session that was never used or whose server does not use it.
+fn abandon(upstream: &Arc<Upstream>, revision: Option<Revision>, session: SessionId) {
+    let upstream = Arc::clone(upstream);
+    tokio::spawn(async move { end(&upstream, revision, &session).await });
+}
+
+async fn end(upstream: &Upstream, revision: Option<Revision>, session: &SessionId) {
+    let request = upstream.delete(revision, session);
     debug_assert_eq!(request.method, Method::DELETE);
     let limit = std::time::Duration::from_secs(2);
     let _ = tokio::time::timeout(limit, exchange(&upstream.pool, request, upstream.terms())).await;

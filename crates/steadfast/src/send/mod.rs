@@ -73,6 +73,14 @@ impl Policy {
             tool,
         }
     }
+
+    /// Whether a legacy session is to remember it, and its successors after it.
+    fn is_remembered(&self) -> bool {
+        matches!(
+            self.method.as_str(),
+            "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe"
+        )
+    }
 }
 
 /// Runs a call so that it goes on when its caller goes away.
@@ -188,7 +196,12 @@ fn run(link: Arc<Link>, call: Call, policy: Policy, handle: CallHandle, reissued
                 return Answer::Failed(Failure::Unavailable(Box::new(link.report())));
             };
             match once::once(&link, &route, &call, &policy, &handle, reissued).await {
-                Tried::Done(answer) => return answer,
+                Tried::Done(answer) => {
+                    if policy.is_remembered() {
+                        link.keep_remembered().await;
+                    }
+                    return answer;
+                }
                 Tried::Again {
                     after: newer,
                     why,

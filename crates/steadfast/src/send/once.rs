@@ -339,16 +339,12 @@ impl Attempt<'_> {
 
     /// Takes note of what the session is to remember.
     fn remember(&self, read: &envelope::Envelope) {
-        if read.kind != MessageKind::Result || self.route.era() != Era::Legacy {
+        let is_done = read.kind == MessageKind::Result && self.route.era() == Era::Legacy;
+        if !is_done || !self.policy.is_remembered() {
             return;
         }
         let source = &self.call.message;
-        let mut remembered = match self.policy.method.as_str() {
-            "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe" => {
-                self.link.remembered.lock()
-            }
-            _ => return,
-        };
+        let mut remembered = self.link.remembered.lock();
         let raw = |range: &Option<std::ops::Range<usize>>| {
             let range = range.clone()?;
             Some(String::from_utf8_lossy(&source[range]).into_owned())

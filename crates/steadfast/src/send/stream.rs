@@ -295,6 +295,9 @@ impl Reader {
                     () = clock::wait_until(self.deadline()) => Taken::Broken(Break::Silence),
                 },
             };
+            if matches!(taken, Taken::Answered) && self.policy.is_remembered() {
+                self.link.keep_remembered().await;
+            }
             for message in out.drain(..) {
                 // Nobody listens any more: read on all the same, to learn the outcome.
                 let _ = sender.send(message).await;
