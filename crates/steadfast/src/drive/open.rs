@@ -88,9 +88,14 @@ pub(crate) async fn open(
             Ok(opened) => return Ok(opened),
             Err(rule) => refused = Some(rule),
         }
+        doubtful = record.id.filter(|_| refused == Some(PING_REFUSED));
     }
     upstream.begin_generation();
     let mut opened = shake_hands(link, upstream, generation, known.as_ref()).await?;
+    if let Some(session) = doubtful {
+        // Perhaps the server still keeps it.
+        abandon(upstream, Some(opened.route.known.revision), session);
+    }
     opened.refused = refused;
     let learned = &opened.route.known;
     opened.era_changed = known.as_ref().is_some_and(|known| known.era != learned.era);
