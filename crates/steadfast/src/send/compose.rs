@@ -113,13 +113,22 @@ pub(super) fn answer_for(
     reissued: u32,
 ) -> Option<Bytes> {
     let mut answer = with_agent_id(call, message, read);
+    let is_error = read.kind == envelope::Kind::Error;
     match (&call.origin, route.era()) {
         (Origin::Legacy { .. }, Era::Legacy) | (Origin::Modern { .. }, Era::Modern) => {}
         (Origin::Legacy { .. }, Era::Modern) => {
-            answer = Bytes::from(bridge::result_to_legacy(&answer)?);
+            answer = Bytes::from(if is_error {
+                bridge::error_to_legacy(&policy.method, &answer)
+            } else {
+                bridge::result_to_legacy(&answer)?
+            });
         }
         (Origin::Modern { .. }, Era::Legacy) => {
-            answer = Bytes::from(bridge::result_to_modern(&policy.method, &answer));
+            answer = Bytes::from(if is_error {
+                bridge::error_to_modern(&policy.method, &answer)
+            } else {
+                bridge::result_to_modern(&policy.method, &answer)
+            });
         }
     }
     if reissued > 0 {
