@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -85,14 +86,20 @@ impl AnswerStream {
 
     /// The next message; `None` after the last one. Safe to drop while waiting.
     pub async fn next(&mut self) -> Option<Message> {
-        let message = match self.ready.pop_front() {
-            Some(message) => Some(message),
-            None => self.rest.as_mut()?.recv().await,
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// The same, for a caller that polls.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Message>> {
+        let message = match (self.ready.pop_front(), &mut self.rest) {
+            (Some(message), _) => Some(message),
+            (None, Some(rest)) => std::task::ready!(rest.poll_recv(cx)),
+            (None, None) => None,
         };
         if matches!(message, Some(Message::Response(_) | Message::Failed(_))) {
             self.cancel_on_drop = None;
         }
-        message
+        Poll::Ready(message)
     }
 }
 
@@ -170,7 +177,7 @@ impl CallHandle {
     }
 
     /// The agent cancels the call: the server is told in its own way, with the keeper's own id, and
-    /// the caller gets [`Failure::Cancelled`]. `reason` is passed on.
+    /// the caller gets [`Failure::Cancelled`]. `reason` is raw JSON, and is passed on as it is.
     pub fn cancel(&self, reason: Option<String>) {
         *self.inner.reason.lock() = Some(reason);
         self.inner.cancelled.notify_one();

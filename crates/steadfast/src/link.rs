@@ -207,8 +207,12 @@ impl Link {
 
     /// Sends one request and waits for its answer, or for what is known without one. The future may
     /// be dropped at any time; what the upstream is then told is the policy's business.
-    pub async fn call(self: &Arc<Self>, call: Call, handle: CallHandle) -> Answer {
-        send::detached(Arc::clone(self), call, handle).await
+    pub fn call(
+        self: &Arc<Self>,
+        call: Call,
+        handle: CallHandle,
+    ) -> impl Future<Output = Answer> + Send + use<> {
+        send::detached(Arc::clone(self), call, handle)
     }
 
     /// Passes a notification of the agent on, best effort. Not for `initialized` and `cancelled`.

@@ -1,7 +1,7 @@
 //! One call of an agent while its answer is awaited: what comes from the keeper, as messages for the agent.
 
 use std::borrow::Cow;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -149,8 +149,7 @@ impl Calling {
                         continue;
                     }
                 },
-                // A channel keeps the waker of a dropped `next`, and loses no message with it.
-                Phase::Streaming(stream) => match ready!(pin!(stream.next()).poll(cx)) {
+                Phase::Streaming(stream) => match ready!(stream.poll_next(cx)) {
                     Some(Message::Notification(message)) => {
                         return Poll::Ready(Next::Message(message));
                     }

@@ -77,7 +77,7 @@ pub(crate) enum Cut {
 /// first: a pooled connection that had died while idle (WR-04 a).
 pub(crate) async fn exchange(
     pool: &Arc<Pool>,
-    outgoing: Outgoing,
+    mut outgoing: Outgoing,
     terms: Terms,
 ) -> Result<Reply, Unanswered> {
     let length = outgoing.body.len() as u64;
@@ -89,7 +89,7 @@ pub(crate) async fn exchange(
     };
     let mut lease = pool.lease(terms.max_idle).await.map_err(unsent)?;
     for fresh in [false, true] {
-        match attempt(&mut lease, &outgoing, pool, terms.headers_within).await {
+        match attempt(&mut lease, outgoing, pool, terms.headers_within).await {
             Ok(response) => {
                 let (parts, incoming) = response.into_parts();
                 return Ok(Reply {
@@ -103,10 +103,11 @@ pub(crate) async fn exchange(
                     bytes_sent: length,
                 });
             }
-            Err(Failed::NothingWritten) if !fresh => {
+            Err(Failed::NothingWritten(back)) if !fresh => {
+                outgoing = back;
                 lease = pool.fresh().await.map_err(unsent)?;
             }
-            Err(Failed::NothingWritten) => break,
+            Err(Failed::NothingWritten(_)) => break,
             Err(Failed::Unanswered(unanswered)) => return Err(unanswered),
         }
     }
@@ -115,16 +116,31 @@ pub(crate) async fn exchange(
 }
 
 enum Failed {
-    NothingWritten,
+    /// Nothing at all left; the request is given back.
+    NothingWritten(Outgoing),
     Unanswered(Unanswered),
+}
+
+/// The request that a connection gives back unsent.
+fn taken_back(request: Request<Full<Bytes>>, body: Bytes) -> Failed {
+    let (parts, _) = request.into_parts();
+    let path = parts.uri.path_and_query().cloned();
+    Failed::NothingWritten(Outgoing {
+        method: parts.method,
+        path: path.unwrap_or_else(|| PathAndQuery::from_static("/")),
+        headers: parts.headers,
+        body,
+    })
 }
 
 async fn attempt(
     lease: &mut Lease,
-    outgoing: &Outgoing,
+    outgoing: Outgoing,
     pool: &Pool,
     limit: Duration,
 ) -> Result<Response<Incoming>, Failed> {
+    let body = outgoing.body.clone();
+    let length = body.len() as u64;
     match lease {
         Lease::Http1(connection) => {
             let before = connection.written();
@@ -132,12 +148,14 @@ async fn attempt(
             let sent = tokio::time::timeout(limit, connection.sender.try_send_request(request));
             let outcome = sent.await;
             let written = connection.written() - before;
-            let bytes_sent = written.saturating_sub(head).min(outgoing.body.len() as u64);
+            let bytes_sent = written.saturating_sub(head).min(length);
             let fault = match outcome {
                 Ok(Ok(response)) => return Ok(response),
                 Ok(Err(mut refused)) => {
-                    if written == 0 && refused.take_message().is_some() {
-                        return Err(Failed::NothingWritten);
+                    if written == 0
+                        && let Some(request) = refused.take_message()
+                    {
+                        return Err(taken_back(request, body));
                     }
                     network_fault(refused.error())
                 }
@@ -146,19 +164,18 @@ async fn attempt(
             Err(Failed::Unanswered(Unanswered {
                 fault,
                 bytes_sent,
-                proven_unsent: bytes_sent == 0 && !outgoing.body.is_empty(),
+                proven_unsent: bytes_sent == 0 && length > 0,
                 refused: false,
             }))
         }
         Lease::Http2(sender) => {
             let request = http2_request(outgoing, pool);
             let outcome = tokio::time::timeout(limit, sender.try_send_request(request)).await;
-            let length = outgoing.body.len() as u64;
             match outcome {
                 Ok(Ok(response)) => Ok(response),
                 Ok(Err(mut refused)) => {
-                    if refused.take_message().is_some() {
-                        return Err(Failed::NothingWritten);
+                    if let Some(request) = refused.take_message() {
+                        return Err(taken_back(request, body));
                     }
                     let by_peer = refused_by_http2(refused.error());
                     Err(Failed::Unanswered(Unanswered {
@@ -180,38 +197,43 @@ async fn attempt(
 }
 
 /// The request for HTTP/1.1, and how long its head will be on the wire.
-fn http1_request(outgoing: &Outgoing, pool: &Pool) -> (Request<Full<Bytes>>, u64) {
-    let mut request = Request::new(Full::new(outgoing.body.clone()));
-    *request.method_mut() = outgoing.method.clone();
-    *request.uri_mut() = Uri::from(outgoing.path.clone());
-    let mut headers = outgoing.headers.clone();
+fn http1_request(outgoing: Outgoing, pool: &Pool) -> (Request<Full<Bytes>>, u64) {
+    let Outgoing {
+        method,
+        path,
+        mut headers,
+        body,
+    } = outgoing;
     if !headers.contains_key(HOST)
         && let Ok(host) = HeaderValue::from_str(&pool.origin().authority())
     {
         headers.insert(HOST, host);
     }
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(outgoing.body.len()));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
     // "POST /mcp HTTP/1.1\r\n", "name: value\r\n" each, and the empty line.
-    let line = outgoing.method.as_str().len() + outgoing.path.as_str().len() + 12;
+    let line = method.as_str().len() + path.as_str().len() + 12;
     let fields: usize = headers
         .iter()
         .map(|(name, value)| name.as_str().len() + value.len() + 4)
         .sum();
+    let mut request = Request::new(Full::new(body));
+    *request.method_mut() = method;
+    *request.uri_mut() = Uri::from(path);
     *request.headers_mut() = headers;
     (request, (line + fields + 2) as u64)
 }
 
-fn http2_request(outgoing: &Outgoing, pool: &Pool) -> Request<Full<Bytes>> {
-    let mut request = Request::new(Full::new(outgoing.body.clone()));
-    *request.method_mut() = outgoing.method.clone();
+fn http2_request(outgoing: Outgoing, pool: &Pool) -> Request<Full<Bytes>> {
     // RFC 9113 section 8.3.1: :authority instead of Host.
     let uri = Uri::builder()
         .scheme("https")
         .authority(pool.origin().authority())
         .path_and_query(outgoing.path.clone())
         .build();
-    *request.uri_mut() = uri.unwrap_or_else(|_| Uri::from(outgoing.path.clone()));
-    *request.headers_mut() = outgoing.headers.clone();
+    let mut request = Request::new(Full::new(outgoing.body));
+    *request.method_mut() = outgoing.method;
+    *request.uri_mut() = uri.unwrap_or_else(|_| Uri::from(outgoing.path));
+    *request.headers_mut() = outgoing.headers;
     request.headers_mut().remove(HOST);
     request
 }

@@ -84,21 +84,20 @@ impl Policy {
 }
 
 /// Runs a call so that it goes on when its caller goes away.
-pub(crate) async fn detached(link: Arc<Link>, call: Call, handle: CallHandle) -> Answer {
+pub(crate) fn detached(link: Arc<Link>, call: Call, handle: CallHandle) -> Detached {
     let upstream = link.upstream.read().clone();
     let policy = Policy::of(&call, upstream.as_deref());
-    let cancel_on_drop = policy.cancel_on_drop;
+    let cancel_on_drop = policy.cancel_on_drop.then(|| handle.clone());
     Detached {
-        work: Some(Box::pin(run(link, call, policy, handle.clone(), 0))),
-        cancel_on_drop: cancel_on_drop.then_some(handle),
+        work: Some(run(link, call, policy, handle, 0)),
+        cancel_on_drop,
     }
-    .await
 }
 
 type Work = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 /// A future that is finished in the background when it is dropped.
-struct Detached {
+pub(crate) struct Detached {
     work: Option<Work>,
     cancel_on_drop: Option<CallHandle>,
 }

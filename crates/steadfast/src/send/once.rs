@@ -257,7 +257,7 @@ impl Attempt<'_> {
         if matches!(status, 404 | 405 | 500..) {
             self.link.doubt(generation);
         }
-        self.lost(format!("status {status}: {}", fault.message), Some(fault))
+        self.lost(fault.message.clone(), Some(fault))
     }
 
     /// Whether the list of tools now asks for other headers than were sent (2026-07-28

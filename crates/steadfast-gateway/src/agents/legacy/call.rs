@@ -46,11 +46,11 @@ fn prepare(
 
 /// Begins the call of a request. Not async, so that nothing but the future itself is kept while it is
 /// awaited: every connection of an agent holds room for it.
-pub(super) fn begin<'a>(
-    link: &'a Arc<Link>,
+pub(super) fn begin(
+    link: &Arc<Link>,
     session: &Arc<Session>,
     inbound: Inbound,
-) -> Option<Begun<impl Future<Output = Answer> + Send + use<'a>>> {
+) -> Option<Begun<impl Future<Output = Answer> + Send + use<>>> {
     let (about, under_way, call, handle) = prepare(session, inbound)?;
     Some(Begun {
         about,
@@ -66,8 +66,7 @@ fn begin_streaming(
     inbound: Inbound,
 ) -> Option<SessionCall> {
     let (about, under_way, call, handle) = prepare(session, inbound)?;
-    let owned = Arc::clone(link);
-    let answer = Box::pin(async move { owned.call(call, handle).await });
+    let answer = Box::pin(link.call(call, handle));
     let calling = Calling::pending(answer, about, Arc::clone(link));
     Some(SessionCall::new(calling, under_way))
 }

@@ -153,7 +153,7 @@ fn ask(
     link: &Arc<Link>,
     inbound: Box<Inbound>,
     revision: Revision,
-) -> impl Future<Output = Answer> + Send + use<'_> {
+) -> impl Future<Output = Answer> + Send + use<> {
     let inbound = *inbound;
     let call = Call {
         message: inbound.message,
