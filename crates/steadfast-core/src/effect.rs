@@ -20,10 +20,22 @@ impl Effect {
     #[must_use]
     pub fn of_method(method: &str) -> Self {
         match method {
-            "initialize" | "ping" | "server/discover" | "tools/list" | "prompts/list"
-            | "prompts/get" | "resources/list" | "resources/read" | "resources/templates/list"
-            | "resources/subscribe" | "resources/unsubscribe" | "completion/complete"
-            | "logging/setLevel" | "subscriptions/listen" | "tasks/get" | "tasks/list"
+            "initialize"
+            | "ping"
+            | "server/discover"
+            | "tools/list"
+            | "prompts/list"
+            | "prompts/get"
+            | "resources/list"
+            | "resources/read"
+            | "resources/templates/list"
+            | "resources/subscribe"
+            | "resources/unsubscribe"
+            | "completion/complete"
+            | "logging/setLevel"
+            | "subscriptions/listen"
+            | "tasks/get"
+            | "tasks/list"
             | "tasks/result" => Self::Read,
             _ => Self::Write,
         }

@@ -216,7 +216,11 @@ fn what_only_a_person_can_mend_is_never_retried() {
 fn a_sign_in_opens_at_once_what_waits_for_it() {
     let mut rig = Rig::retrying(Fault::new(Kind::SignInRequired, "401"));
     assert!(opens(&rig.feed(Event::SignedIn)));
-    assert_eq!(rig.state.fault(), None, "what was said of the old credential is over");
+    assert_eq!(
+        rig.state.fault(),
+        None,
+        "what was said of the old credential is over"
+    );
 }
 
 #[test]

@@ -216,6 +216,26 @@ pub static RULES: &[Rule] = &[
         challenge: Some(false),
         ..ANY
     },
+    // The same in 400 and 404, as most SDKs word it (PV-01): the session was looked for before anything
+    // else. "Bad Request: Mcp-Session-Id header is required" (TypeScript SDK), "Missing session ID"
+    // (Python SDK), "Invalid session ID" for none (csharp-sdk #1765, slicc #3001).
+    Rule {
+        name: "session-wanted",
+        meaning: Meaning::SessionWanted,
+        refused: true,
+        statuses: &[400, 404],
+        codes: Codes::NoneOr(&[-32000, -32001, -32600]),
+        texts: &[
+            "mcp-session-id",
+            "missing session id",
+            "session id is required",
+            "no valid session",
+            "invalid session id",
+            "server not initialized",
+        ],
+        session: Some(false),
+        ..ANY
+    },
     // RFC 9110 section 15.5.2: a 401 comes with a challenge.
     Rule {
         name: "credential-401-challenge",

@@ -76,6 +76,9 @@ pub struct Memory {
     pub barred_until: Option<Mono>,
     /// It was declined for the whole of the present session (405, or no event stream).
     pub declined: bool,
+    /// It was open in the present session: that it is refused now may mean more.
+    #[serde(default)]
+    pub was_open: bool,
 }
 
 /// At most this many openings …

@@ -78,6 +78,7 @@ fn session_opened(state: State, new: bool, cx: &Context<'_>) -> Step {
         memory.retry = None;
         memory.fruitless = 0;
         memory.declined = false;
+        memory.was_open = false;
     }
     ask(memory, actions, cx)
 }
@@ -99,6 +100,7 @@ fn opened(state: State, attempt: AttemptId, cx: &Context<'_>) -> Step {
         Err(ignored) => return *ignored,
     };
     memory.failures = 0;
+    memory.was_open = true;
     let state = State::Open {
         attempt,
         since: cx.now.mono,
@@ -121,8 +123,9 @@ fn refused(state: State, attempt: AttemptId, status: Option<u16>, cx: &Context<'
         memory.barred_until = Some(cx.now.mono + HOUR);
     }
     let recheck = (!memory.declined).then(|| cx.now.mono + cx.policy.recheck);
-    // A 404 may be about the session; the next POST tells (ST-02).
-    let doubt = (status == Some(404)).then_some(Action::Doubt);
+    // A 404 may be about the session, and so may any refusal of what was offered before; the next POST
+    // tells (ST-02).
+    let doubt = (status == Some(404) || memory.was_open).then_some(Action::Doubt);
     let state = State::NotOffered { recheck, memory };
     enter(state, doubt.into_iter().collect(), cx)
 }
