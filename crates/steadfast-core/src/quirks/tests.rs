@@ -286,6 +286,37 @@ fn only_a_refusal_before_execution_is_proof() {
 }
 
 #[test]
+fn a_change_of_era_is_recognised_from_either_side() {
+    let modern = |status, body| Answer {
+        era: Era::Modern,
+        session_attached: false,
+        ..json(status, body)
+    };
+    let wanted = error(-32000, "Bad Request: Mcp-Session-Id header is required");
+    let mismatch = error(-32020, "Header mismatch: Mcp-Method is missing");
+    let version = error(-32022, "Unsupported protocol version");
+    let draft = error(-32001, "Header mismatch: Mcp-Name");
+    let argument = error(-32602, "no valid session in the arguments");
+    let cases = [
+        (json(400, &mismatch), Some("header-mismatch")),
+        (json(400, &version), Some("version-unsupported")),
+        (modern(400, &wanted), Some("session-wanted")),
+        (modern(404, "Invalid session ID"), Some("session-wanted")),
+        // In their own era these are no change; and neither is what proves nothing.
+        (modern(400, &mismatch), None),
+        (json(400, &wanted), None),
+        (json(200, &mismatch), None),
+        (json(400, &draft), None),
+        (modern(400, &draft), None),
+        (modern(400, &argument), None),
+        (modern(500, &wanted), None),
+    ];
+    for (answer, expected) in cases {
+        assert_eq!(name(other_era(&answer)), expected, "{answer:?}");
+    }
+}
+
+#[test]
 fn header_mismatch_and_unknown_methods_have_several_forms() {
     let mismatch =
         |status, code, text| header_mismatch(&json(status, &error(code, text))).is_some();

@@ -409,6 +409,12 @@ async fn check(link: &Arc<Link>, route: &Arc<Route>) -> Result<Health, Fault> {
         return Ok(Health::SessionRefused(rule.name));
     }
     let unknown = quirks::method_unknown(&answer).is_some();
+    // Every modern server must know server/discover.
+    let modern_no_more = unknown && route.era() == Era::Modern;
+    if modern_no_more || quirks::other_era(&answer).is_some() {
+        let message = "the server speaks another era now";
+        return Err(Fault::new(Kind::SessionLost, message));
+    }
     let refuses = asked.status >= 500 || matches!(asked.status, 401 | 403 | 429);
     let is_json_rpc = steadfast_core::wire::envelope::read(&asked.body).is_ok();
     let is_alive = unknown || (is_json_rpc && !refuses);

@@ -13,6 +13,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::uri::PathAndQuery;
 use steadfast_core::effect::Executed;
 use steadfast_core::now::Millis;
 use steadfast_core::wire::{envelope, json};
@@ -143,6 +144,21 @@ struct Budget {
     reissues: u32,
 }
 
+impl Budget {
+    /// Takes one try of this kind, if any is left.
+    fn take(&mut self, why: Why) -> bool {
+        let left = match why {
+            Why::Session => &mut self.session,
+            Why::Unsent | Why::Refused => &mut self.unsent,
+            Why::Headers => &mut self.headers,
+            Why::Redirect => &mut self.redirects,
+        };
+        let is_left = *left > 0;
+        *left = left.saturating_sub(1);
+        is_left
+    }
+}
+
 /// What became of one try.
 enum Tried {
     /// There is an answer, or it is known that there is none.
@@ -153,6 +169,8 @@ enum Tried {
         why: Why,
         sent: Sent,
     },
+    /// Redirected within the origin: send it there.
+    Moved { to: PathAndQuery, sent: Sent },
     /// It was sent, and its result was not observed.
     Lost(NotObserved),
 }
@@ -182,7 +200,7 @@ fn run(link: Arc<Link>, call: Call, policy: Policy, handle: CallHandle, reissued
             reissues: 1u32.saturating_sub(reissued),
         };
         let mut reissued = reissued;
-        let mut after = None;
+        let (mut after, mut moved) = (None, None);
         loop {
             let patience = patience(&link);
             let route = tokio::select! {
@@ -194,7 +212,8 @@ fn run(link: Arc<Link>, call: Call, policy: Policy, handle: CallHandle, reissued
             let Some(route) = route else {
                 return Answer::Failed(Failure::Unavailable(Box::new(link.report())));
             };
-            match once::once(&link, &route, &call, &policy, &handle, reissued).await {
+            let to = moved.take();
+            match once::once(&link, &route, &call, &policy, &handle, reissued, to).await {
                 Tried::Done(answer) => {
                     if policy.is_remembered() {
                         link.keep_remembered().await;
@@ -206,18 +225,16 @@ fn run(link: Arc<Link>, call: Call, policy: Policy, handle: CallHandle, reissued
                     why,
                     sent,
                 } => {
-                    let left = match why {
-                        Why::Session => &mut budget.session,
-                        Why::Unsent | Why::Refused => &mut budget.unsent,
-                        Why::Headers => &mut budget.headers,
-                        Why::Redirect => &mut budget.redirects,
-                    };
-                    if *left == 0 {
-                        let refused = too_often(&link, &policy, sent, why);
-                        return Answer::Failed(Failure::NotObserved(Box::new(refused)));
+                    if !budget.take(why) {
+                        return too_often(&link, &policy, sent, why);
                     }
-                    *left -= 1;
                     after = newer.or(after);
+                }
+                Tried::Moved { to, sent } => {
+                    if !budget.take(Why::Redirect) {
+                        return too_often(&link, &policy, sent, Why::Redirect);
+                    }
+                    moved = Some(to);
                 }
                 Tried::Lost(lost) => {
                     let wait = lost.fault.as_ref().and_then(|fault| fault.retry_after);
@@ -267,7 +284,7 @@ fn not_observed(
 }
 
 /// What is known of a request that came back each time it was sent.
-fn too_often(link: &Link, policy: &Policy, sent: Sent, why: Why) -> NotObserved {
+fn too_often(link: &Link, policy: &Policy, sent: Sent, why: Why) -> Answer {
     let evidence = match why {
         Why::Session => "the server refused its session, and then the new one",
         Why::Unsent => "the connection was lost each time before anything was sent",
@@ -281,7 +298,7 @@ fn too_often(link: &Link, policy: &Policy, sent: Sent, why: Why) -> NotObserved 
         // Who redirects has looked at the request.
         Why::Redirect => Executed::Unknown,
     };
-    refused
+    Answer::Failed(Failure::NotObserved(Box::new(refused)))
 }
 
 /// When and how much of a request left.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{LOCATION, WWW_AUTHENTICATE};
+use http::uri::PathAndQuery;
 use steadfast_core::identity::RpcId;
 use steadfast_core::quirks::{self, Media};
 use steadfast_core::wire::envelope::{self, Kind as MessageKind};
@@ -32,9 +33,11 @@ pub(super) struct Attempt<'a> {
     pub(super) reissued: u32,
     pub(super) id: i64,
     pub(super) sent: Sent,
+    /// Where the server redirected to: learned once something there answers as an MCP server.
+    pub(super) moved: Option<PathAndQuery>,
 }
 
-/// Sends the call once on this route.
+/// Sends the call once on this route, to the path that it was redirected to if it was.
 pub(super) async fn once(
     link: &Arc<Link>,
     route: &Arc<Route>,
@@ -42,6 +45,7 @@ pub(super) async fn once(
     policy: &Policy,
     handle: &CallHandle,
     reissued: u32,
+    moved: Option<PathAndQuery>,
 ) -> Tried {
     let busy = route.enter();
     let id = link.next_id();
@@ -59,6 +63,7 @@ pub(super) async fn once(
             bytes: 0,
             proven_unsent: true,
         },
+        moved,
     };
     if route.endpoint.is_some() {
         return attempt.over_http_sse(headers, body).await;
@@ -73,7 +78,10 @@ pub(super) async fn once(
             route.upstream.retry.request_timeout.duration()
         },
     };
-    let request = route.post(headers, body);
+    let mut request = route.post(headers, body);
+    if let Some(path) = &attempt.moved {
+        request.path = path.clone();
+    }
     let outcome = tokio::select! {
         outcome = exchange(&route.upstream.pool, request, terms) => outcome,
         () = handle.inner.cancelled.notified() => {
@@ -139,6 +147,7 @@ impl Attempt<'_> {
         }
         let media = media_of(&reply.headers);
         if status.is_success() && media == Media::EventStream {
+            self.learn_path();
             let events = Events::new(reply.body, self.route.upstream.max_message);
             return stream::begin(self, events, busy).await;
         }
@@ -160,7 +169,10 @@ impl Attempt<'_> {
                 self.link.doubt(self.route.generation);
                 return self.lost(how.evidence(), None);
             }
-            Err(_) => return self.lost("the answer stopped in the middle", None),
+            Err(_) => {
+                self.tell_cancelled();
+                return self.lost("the answer stopped in the middle", None);
+            }
         };
         if (200..300).contains(&status) {
             return self.success(status, media, &body);
@@ -228,6 +240,16 @@ impl Attempt<'_> {
                 sent: self.sent,
             };
         }
+        if quirks::other_era(&answer).is_some() {
+            // 2026-07-28 versioning: "re-probing if the cached assumption later fails".
+            let fault = Fault::new(Kind::SessionLost, "the server speaks another era now");
+            self.link.lost(generation, fault);
+            return Tried::Again {
+                after: Some(generation),
+                why: Why::Session,
+                sent: self.sent,
+            };
+        }
         if quirks::header_mismatch(&answer).is_some() && self.headers_changed().await {
             return Tried::Again {
                 after: None,
@@ -254,9 +276,7 @@ impl Attempt<'_> {
         }
         // A status proves nothing about execution (WR-05).
         let fault = quirks::fault_of(&answer);
-        if matches!(status, 404 | 405 | 500..) {
-            self.link.doubt(generation);
-        }
+        self.link.doubt(generation);
         self.lost(fault.message.clone(), Some(fault))
     }
 
@@ -279,14 +299,10 @@ impl Attempt<'_> {
     fn redirected(&mut self, reply: &Reply) -> Tried {
         let status = reply.status.as_u16();
         match redirect(&self.route.upstream, reply.headers.get(LOCATION)) {
-            Ok(path) if matches!(status, 307 | 308) => {
-                self.route.upstream.learn_path(path);
-                Tried::Again {
-                    after: None,
-                    why: Why::Redirect,
-                    sent: self.sent,
-                }
-            }
+            Ok(to) if matches!(status, 307 | 308) => Tried::Moved {
+                to,
+                sent: self.sent,
+            },
             Ok(_) => {
                 // The new address is learned through a harmless request.
                 self.link.doubt(self.route.generation);
@@ -300,9 +316,17 @@ impl Attempt<'_> {
     }
 
     /// An answer that carries the request's id is observed, whatever it says.
-    fn observed(&self, status: u16, body: &Bytes, read: &envelope::Envelope) -> Tried {
+    fn observed(&mut self, status: u16, body: &Bytes, read: &envelope::Envelope) -> Tried {
         self.link.heard();
+        self.learn_path();
         Tried::Done(self.whole(status, body, read))
+    }
+
+    /// A sign-in page is never an address to remember (HT-04).
+    fn learn_path(&mut self) {
+        if let Some(path) = self.moved.take() {
+            self.route.upstream.learn_path(path);
+        }
     }
 
     pub(super) fn whole(&self, status: u16, body: &Bytes, read: &envelope::Envelope) -> Answer {
@@ -409,13 +433,23 @@ impl Attempt<'_> {
         }
         reply.body.drain(Duration::from_secs(2));
         let limit = upstream.retry.call_timeout.duration();
-        match tokio::time::timeout(limit, answer).await {
+        let answered = tokio::select! {
+            answered = tokio::time::timeout(limit, answer) => answered,
+            () = self.handle.inner.cancelled.notified() => {
+                self.tell_cancelled();
+                return Tried::Done(Answer::Failed(Failure::Cancelled));
+            }
+        };
+        match answered {
             Ok(Ok(message)) => match envelope::read(&message) {
                 Ok(read) => self.observed(200, &message, &read),
                 Err(invalid) => self.lost(format!("the answer cannot be read: {invalid}"), None),
             },
             Ok(Err(_)) => self.lost("the stream ended before the response", None),
-            Err(_) => self.lost("no answer within the call timeout", None),
+            Err(_) => {
+                self.tell_cancelled();
+                self.lost("no answer within the call timeout", None)
+            }
         }
     }
 }

@@ -228,6 +228,7 @@ impl Reader {
             reissued: self.reissued,
             id: self.id,
             sent: self.sent,
+            moved: None,
         }
     }
 
@@ -269,13 +270,19 @@ impl Reader {
         let last = tokio::select! {
             last = self.read_on(source, &sender) => last,
             () = handle.inner.cancelled.notified() => Last::Cancelled,
-            () = whole_call => Last::Lost("no answer within the call timeout".to_owned()),
+            () = whole_call => Last::TimedOut,
         };
         let message = match last {
             Last::Answered => return,
             Last::Cancelled => {
                 self.attempt().tell_cancelled();
                 Message::Failed(Failure::Cancelled)
+            }
+            Last::TimedOut => {
+                self.attempt().tell_cancelled();
+                let evidence = "no answer within the call timeout";
+                let lost = not_observed(&self.link, &self.policy, self.sent, evidence, None);
+                return self.after_loss(lost, sender).await;
             }
             Last::Lost(evidence) => {
                 let lost = not_observed(&self.link, &self.policy, self.sent, evidence, None);
@@ -313,7 +320,13 @@ impl Reader {
                 Taken::Lost(evidence) => return Last::Lost(evidence.to_owned()),
                 Taken::Broken(how) => match self.broken(how).await {
                     Ok(events) => source = Source::Open(Box::new(events)),
-                    Err(evidence) => return Last::Lost(evidence),
+                    Err(evidence) => {
+                        if how == Break::Silence {
+                            // It is we who give up: the server is told, as for any late answer.
+                            self.attempt().tell_cancelled();
+                        }
+                        return Last::Lost(evidence);
+                    }
                 },
             }
         }
@@ -424,5 +437,6 @@ impl Reader {
 enum Last {
     Answered,
     Cancelled,
+    TimedOut,
     Lost(String),
 }

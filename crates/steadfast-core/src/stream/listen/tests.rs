@@ -136,6 +136,18 @@ fn st_02_405_is_not_asked_again_in_this_session() {
 }
 
 #[test]
+fn a_refusal_of_what_was_open_before_is_doubted() {
+    for status in [405, 400] {
+        let mut rig = Rig::open();
+        rig.end(Break::Reset);
+        rig.due();
+        assert_eq!(rig.refuse(Some(status)), [Action::Doubt], "{status}");
+        rig.new_session();
+        assert!(rig.refuse(Some(status)).is_empty(), "another stream");
+    }
+}
+
+#[test]
 fn st_02_other_refusals_are_asked_again_slowly() {
     for status in [404, 400, 406, 501] {
         let mut rig = Rig::new();
