@@ -10,23 +10,23 @@ use crate::common::{LIMIT, daemon};
 
 /// The era that an agent or a server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Speaks {
+pub(crate) enum Era {
     Legacy,
     Modern,
 }
 
 /// An agent, and a server of the same or of the other era.
-pub(crate) const PAIRINGS: [(Speaks, Speaks); 4] = [
-    (Speaks::Legacy, Speaks::Legacy),
-    (Speaks::Modern, Speaks::Modern),
-    (Speaks::Modern, Speaks::Legacy),
-    (Speaks::Legacy, Speaks::Modern),
+pub(crate) const PAIRINGS: [(Era, Era); 4] = [
+    (Era::Legacy, Era::Legacy),
+    (Era::Modern, Era::Modern),
+    (Era::Modern, Era::Legacy),
+    (Era::Legacy, Era::Modern),
 ];
 
 /// An agent, and a server of the same era.
-pub(crate) const BOTH: [Speaks; 2] = [Speaks::Legacy, Speaks::Modern];
+pub(crate) const BOTH: [Era; 2] = [Era::Legacy, Era::Modern];
 
-impl Speaks {
+impl Era {
     pub(crate) fn behaviour(self) -> Behaviour {
         match self {
             Self::Legacy => Behaviour::legacy("2025-11-25"),
@@ -43,13 +43,13 @@ pub(crate) struct Rig {
 
 impl Rig {
     /// Connected, with an agent that is ready to call.
-    pub(crate) async fn new(agent: Speaks, behaviour: Behaviour) -> Self {
+    pub(crate) async fn new(agent: Era, behaviour: Behaviour) -> Self {
         Self::with(agent, Server::start(behaviour).await, |daemon| daemon).await
     }
 
     /// The same with settings of the test's own.
     pub(crate) async fn with(
-        agent: Speaks,
+        agent: Era,
         server: Server,
         settings: impl FnOnce(Builder) -> Builder,
     ) -> Self {
@@ -87,14 +87,14 @@ impl Rig {
     }
 }
 
-pub(crate) async fn agent_of(speaks: Speaks, daemon: &Daemon) -> Agent {
-    match speaks {
-        Speaks::Legacy => {
+pub(crate) async fn agent_of(era: Era, daemon: &Daemon) -> Agent {
+    match era {
+        Era::Legacy => {
             let agent = daemon.legacy_agent("dev", "fake").await.unwrap();
             agent.initialize().await.unwrap();
             agent
         }
-        Speaks::Modern => daemon.modern_agent("dev", "fake").await.unwrap(),
+        Era::Modern => daemon.modern_agent("dev", "fake").await.unwrap(),
     }
 }
 

@@ -6,7 +6,7 @@ use testkit::script::post;
 use testkit::{Behaviour, Reply, Server};
 
 use crate::common::daemon;
-use crate::rig::{Rig, Speaks, fault, seen};
+use crate::rig::{Era, Rig, fault, seen};
 
 fn acknowledgements() -> [(&'static str, Reply); 11] {
     let null_id = json!({"jsonrpc": "2.0", "id": null});
@@ -41,7 +41,7 @@ async fn ht_02_initialized_may_be_acknowledged_in_any_way() {
             .script()
             .on(post("notifications/initialized"))
             .reply(reply);
-        let rig = Rig::with(Speaks::Legacy, server, |daemon| daemon).await;
+        let rig = Rig::with(Era::Legacy, server, |daemon| daemon).await;
         rig.works().await;
         let log = rig.server.log();
         assert_eq!(log.count("initialize"), 1, "{what}: {log}");
@@ -78,7 +78,7 @@ async fn ht_02_an_error_status_on_initialized_fails_the_handshake() {
 async fn ht_02_other_notifications_disturb_nothing_however_they_are_answered() {
     let refused = ("400", json_rpc_error(400, -32600, "no"));
     let failed = ("500", status(500));
-    let rig = Rig::new(Speaks::Legacy, Behaviour::legacy("2025-11-25")).await;
+    let rig = Rig::new(Era::Legacy, Behaviour::legacy("2025-11-25")).await;
     let ways: Vec<_> = acknowledgements()
         .into_iter()
         .chain([refused, failed])

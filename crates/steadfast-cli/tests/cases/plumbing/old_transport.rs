@@ -6,7 +6,7 @@ use testkit::script::{any, call, get, http};
 use testkit::{Behaviour, Reply, Request, Server};
 
 use crate::common::daemon;
-use crate::rig::{BOTH, Rig, Speaks, assert_unknown, fault, seen};
+use crate::rig::{BOTH, Era, Rig, assert_unknown, fault, seen};
 
 /// A GET that asks for the old transport: it carries no session.
 fn old_transport(request: &Request) -> bool {
@@ -58,7 +58,7 @@ async fn ht_03_a_server_of_the_old_transport_works_end_to_end() {
 #[tokio::test]
 async fn ht_03_the_old_transport_is_remembered_and_comes_back_after_a_drop() {
     let server = Server::start(Behaviour::http_sse()).await;
-    let mut rig = Rig::with(Speaks::Legacy, server, |daemon| daemon).await;
+    let mut rig = Rig::with(Era::Legacy, server, |daemon| daemon).await;
     rig.works().await;
     let posted = rig.server.log().matching(streamable).len();
     rig.server.restart().await;
@@ -81,7 +81,7 @@ async fn ht_03_the_old_transport_is_remembered_and_comes_back_after_a_drop() {
 #[tokio::test]
 async fn ht_03_a_reload_leaves_one_stream_of_the_old_transport() {
     let server = Server::start(Behaviour::http_sse()).await;
-    let rig = Rig::with(Speaks::Legacy, server, |daemon| daemon).await;
+    let rig = Rig::with(Era::Legacy, server, |daemon| daemon).await;
     let path = "/api/v1/connections/dev/fake/reload";
     for _ in 0..3 {
         rig.daemon.post(path, &json!({})).await.unwrap();
@@ -95,7 +95,7 @@ async fn ht_03_a_reload_leaves_one_stream_of_the_old_transport() {
 #[tokio::test]
 async fn ht_03_a_call_whose_stream_ends_is_not_observed() {
     let server = Server::start(Behaviour::http_sse()).await;
-    let rig = Rig::with(Speaks::Legacy, server, |daemon| daemon).await;
+    let rig = Rig::with(Era::Legacy, server, |daemon| daemon).await;
     let params = json!({"name": "slow", "arguments": {}});
     let pending = rig.agent.start("tools/call", params).await.unwrap();
     rig.server.gates().arrived("slow", 1).await;
@@ -210,26 +210,86 @@ async fn ht_03_an_endpoint_of_another_origin_is_not_used() {
     assert_eq!(other.log().requests().len(), 0, "{}", other.log());
 }
 
+/// A server of sessions that would offer the old transport to whoever asks.
+async fn tempting() -> Rig {
+    let rig = Rig::new(Era::Legacy, Behaviour::legacy("2025-11-25")).await;
+    let endpoint = "event: endpoint\ndata: /messages\n\n";
+    let stream = content(200, "text/event-stream", endpoint).wait_for("never");
+    rig.server.script().on(get().session("none")).reply(stream);
+    rig
+}
+
 #[tokio::test]
-async fn ht_03_never_in_mid_session() {
+async fn ht_03_a_refused_call_never_starts_it() {
     for code in [400, 404, 405] {
-        let rig = Rig::new(Speaks::Legacy, Behaviour::legacy("2025-11-25")).await;
-        let endpoint = "event: endpoint\ndata: /messages\n\n";
-        let bare = get().session("none");
-        let stream = content(200, "text/event-stream", endpoint);
-        rig.server.script().on(bare).reply(stream.wait_for("never"));
+        let rig = tempting().await;
         rig.server.script().on(call("add_row")).reply(status(code));
-        // 404 with a session is the loss of that session, and refused again in the next one.
         let answer = rig.agent.call("add_row", json!({})).await.unwrap();
         assert!(answer.is_error(), "{answer:?}");
+        // 404 with a session is the loss of that session, and it was refused in the next one too.
+        let executed = if code == 404 { "no" } else { "unknown" };
+        assert_eq!(answer.operation()["executed"], *executed, "{answer:?}");
         rig.works().await;
-        // Nor where everything is refused so from now on.
-        rig.server.script().on(http("POST")).reply(status(code));
-        rig.server.reset_connections().await;
-        rig.server.forget_sessions();
-        let _refused = rig.agent.call("echo", json!({})).await.unwrap();
-        seen(&rig.server, |log| log.count("initialize") >= 3).await;
         assert_eq!(rig.server.log().matching(old_transport).len(), 0);
         assert_eq!(rig.rows("add_row"), 0);
     }
+}
+
+#[tokio::test]
+async fn ht_03_a_server_that_refuses_everything_from_now_on_never_starts_it() {
+    for code in [400, 404, 405] {
+        let rig = tempting().await;
+        let refused = rig.server.script().on(http("POST")).reply(status(code));
+        rig.server.reset_connections().await;
+        let answer = rig.agent.call("echo", json!({})).await.unwrap();
+        assert!(answer.is_error(), "{answer:?}");
+        seen(&rig.server, |log| log.count("initialize") >= 3).await;
+        let log = rig.server.log();
+        assert_eq!(log.matching(old_transport).len(), 0, "{log}");
+        // It comes back by itself.
+        refused.remove();
+        rig.daemon
+            .wait_state("dev", "fake", "connected")
+            .await
+            .unwrap();
+        rig.works().await;
+        assert_eq!(log.matching(old_transport).len(), 0, "{log}");
+    }
+}
+
+#[tokio::test]
+async fn ht_03_a_call_over_the_old_transport_can_be_cancelled() {
+    let rig = Rig::new(Era::Legacy, Behaviour::http_sse()).await;
+    let params = json!({"name": "slow", "arguments": {}});
+    let pending = rig.agent.start("tools/call", params).await.unwrap();
+    rig.server.gates().arrived("slow", 1).await;
+    rig.agent.cancel(&pending.id).await.unwrap();
+    let cancelled = "notifications/cancelled";
+    seen(&rig.server, |log| log.count(cancelled) == 1).await;
+    let log = rig.server.log();
+    let slow = &log.calls("slow")[0];
+    let named = log.posts(cancelled)[0]
+        .pointer("/params/requestId")
+        .cloned();
+    assert_eq!(named.as_ref(), slow.rpc_id(), "{log}");
+    seen(&rig.server, |log| log.cancelled(slow.index)).await;
+    rig.works().await;
+}
+
+#[tokio::test]
+async fn ht_03_a_server_that_gave_up_the_old_transport_is_found_anew() {
+    let rig = Rig::new(Era::Legacy, Behaviour::http_sse()).await;
+    rig.works().await;
+    rig.server.change(|behaviour| {
+        behaviour.speaks = testkit::Speaks::Legacy;
+        behaviour.legacy_revisions = vec!["2025-11-25".to_owned()];
+    });
+    rig.server.restart().await;
+    let found = rig
+        .daemon
+        .wait_connection("dev", "fake", crate::common::LIMIT, |connection| {
+            connection["revision"] == "2025-11-25" && connection["state"] == "connected"
+        });
+    found.await.unwrap();
+    rig.works().await;
 }

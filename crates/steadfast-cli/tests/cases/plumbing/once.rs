@@ -5,7 +5,7 @@ use testkit::script::{call, post};
 use testkit::{Behaviour, Reply, Server, Tls};
 
 use crate::common::{daemon, daemon_at};
-use crate::rig::{BOTH, PAIRINGS, Rig, Speaks, agent_of, assert_unknown, seen};
+use crate::rig::{BOTH, Era, PAIRINGS, Rig, agent_of, assert_unknown, seen};
 
 /// Ways in which a connection ends after the request was read and before any answer.
 fn endings() -> [(&'static str, Reply); 4] {
@@ -39,10 +39,10 @@ async fn a_write_whose_connection_ends_leaves_once() {
 
 #[tokio::test]
 async fn a_write_on_a_fresh_connection_leaves_once() {
-    for speaks in BOTH {
+    for era in BOTH {
         for (what, ending) in endings() {
-            let server = Server::start(speaks.behaviour()).await;
-            let rig = Rig::with(speaks, server, |daemon| {
+            let server = Server::start(era.behaviour()).await;
+            let rig = Rig::with(era, server, |daemon| {
                 // No idle connection is young enough for a write.
                 daemon.set("retry.connection_max_idle", "\"0s\"")
             })
@@ -59,9 +59,9 @@ async fn a_write_on_a_fresh_connection_leaves_once() {
 
 #[tokio::test]
 async fn a_read_that_may_not_be_asked_again_leaves_once() {
-    for speaks in BOTH {
-        let server = Server::start(speaks.behaviour()).await;
-        let rig = Rig::with(speaks, server, |daemon| {
+    for era in BOTH {
+        let server = Server::start(era.behaviour()).await;
+        let rig = Rig::with(era, server, |daemon| {
             let daemon = daemon.read_tool("fake", "add_row");
             daemon.set("servers.fake.tools.add_row.reissue", "false")
         })
@@ -79,9 +79,9 @@ async fn a_read_that_may_not_be_asked_again_leaves_once() {
 
 #[tokio::test]
 async fn a_read_is_asked_again_under_a_new_id_and_marked() {
-    for speaks in BOTH {
-        let server = Server::start(speaks.behaviour()).await;
-        let rig = Rig::with(speaks, server, |daemon| daemon.read_tool("fake", "echo")).await;
+    for era in BOTH {
+        let server = Server::start(era.behaviour()).await;
+        let rig = Rig::with(era, server, |daemon| daemon.read_tool("fake", "echo")).await;
         rig.server
             .script()
             .on(call("echo").times(1))
@@ -95,10 +95,10 @@ async fn a_read_is_asked_again_under_a_new_id_and_marked() {
     }
 }
 
-/// A daemon before a server that speaks HTTP/2 by ALPN.
-async fn http2(speaks: Speaks) -> (Rig, tempfile::TempDir) {
+/// A daemon before a server that era HTTP/2 by ALPN.
+async fn http2(era: Era) -> (Rig, tempfile::TempDir) {
     let tls = Tls::new(&["rs.test"]).unwrap();
-    let server = Server::builder(speaks.behaviour()).tls(&tls).start().await;
+    let server = Server::builder(era.behaviour()).tls(&tls).start().await;
     let directory = tempfile::TempDir::new().unwrap();
     let ca_file = tls.write_ca(directory.path()).unwrap();
     let daemon = daemon_at(&server.url_as("rs.test"))
@@ -108,7 +108,7 @@ async fn http2(speaks: Speaks) -> (Rig, tempfile::TempDir) {
         .await
         .unwrap();
     daemon.wait_state("dev", "fake", "connected").await.unwrap();
-    let agent = agent_of(speaks, &daemon).await;
+    let agent = agent_of(era, &daemon).await;
     let rig = Rig {
         server,
         daemon,
@@ -119,8 +119,8 @@ async fn http2(speaks: Speaks) -> (Rig, tempfile::TempDir) {
 
 #[tokio::test]
 async fn a_write_over_http2_leaves_once() {
-    for speaks in BOTH {
-        let (rig, _directory) = http2(speaks).await;
+    for era in BOTH {
+        let (rig, _directory) = http2(era).await;
         for (n, (what, ending)) in endings().into_iter().enumerate() {
             rig.server
                 .script()
@@ -142,8 +142,8 @@ async fn a_write_over_http2_leaves_once() {
 
 #[tokio::test]
 async fn only_a_refusal_that_proves_it_is_sent_again_over_http2() {
-    for speaks in BOTH {
-        let (rig, _directory) = http2(speaks).await;
+    for era in BOTH {
+        let (rig, _directory) = http2(era).await;
         // RFC 9113 section 8.7: REFUSED_STREAM says that nothing was processed.
         rig.server
             .script()
@@ -178,7 +178,7 @@ async fn the_questions_of_the_handshake_leave_once_per_attempt() {
 
 #[tokio::test]
 async fn a_notification_leaves_once() {
-    let rig = Rig::new(Speaks::Legacy, Behaviour::legacy("2025-11-25")).await;
+    let rig = Rig::new(Era::Legacy, Behaviour::legacy("2025-11-25")).await;
     let method = "notifications/roots/list_changed";
     rig.server
         .script()

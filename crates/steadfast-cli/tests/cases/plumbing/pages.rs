@@ -6,7 +6,7 @@ use testkit::script::{any, call, http};
 use testkit::{Behaviour, Daemon, Reply, Server};
 
 use crate::common::{LIMIT, daemon};
-use crate::rig::{BOTH, Rig, assert_unknown, fault, seen};
+use crate::rig::{BOTH, PAIRINGS, Rig, assert_unknown, fault, seen};
 
 const PAGE: &str = "<!doctype html><html><head><title>Sign in to Wi-Fi</title></head></html>";
 
@@ -36,9 +36,9 @@ async fn assert_nobody_signs_in(daemon: &Daemon) {
 
 #[tokio::test]
 async fn ht_04_a_page_instead_of_a_writes_answer_is_an_unknown_outcome() {
-    for speaks in BOTH {
+    for era in BOTH {
         for redirects in [false, true] {
-            let rig = Rig::new(speaks, speaks.behaviour()).await;
+            let rig = Rig::new(era, era.behaviour()).await;
             portal(&rig.server, call("add_row"), redirects);
             let answer = rig.agent.call("add_row", json!({})).await.unwrap();
             if redirects {
@@ -58,10 +58,10 @@ async fn ht_04_a_page_instead_of_a_writes_answer_is_an_unknown_outcome() {
 
 #[tokio::test]
 async fn ht_04_a_read_is_asked_again() {
-    for speaks in BOTH {
+    for era in BOTH {
         for redirects in [false, true] {
-            let server = Server::start(speaks.behaviour()).await;
-            let rig = Rig::with(speaks, server, |daemon| daemon.read_tool("fake", "echo")).await;
+            let server = Server::start(era.behaviour()).await;
+            let rig = Rig::with(era, server, |daemon| daemon.read_tool("fake", "echo")).await;
             portal(&rig.server, call("echo").times(1), redirects);
             let answer = rig
                 .agent
@@ -84,10 +84,10 @@ async fn ht_04_a_read_is_asked_again() {
 
 #[tokio::test]
 async fn ht_04_a_portal_before_everything_is_waited_out() {
-    for speaks in BOTH {
+    for era in BOTH {
         for redirects in [false, true] {
-            let server = Server::start(speaks.behaviour()).await;
-            let rig = Rig::with(speaks, server, |daemon| daemon.read_tool("fake", "echo")).await;
+            let server = Server::start(era.behaviour()).await;
+            let rig = Rig::with(era, server, |daemon| daemon.read_tool("fake", "echo")).await;
             let sessions = rig.server.sessions_created();
             portal(&rig.server, http("POST").path("/mcp"), redirects);
             let answer = rig.agent.call("add_row", json!({})).await.unwrap();
@@ -134,6 +134,28 @@ async fn ht_04_a_portal_at_first_contact_is_waited_out() {
             server.script().clear();
             daemon.wait_state("dev", "fake", "connected").await.unwrap();
             assert_nobody_signs_in(&daemon).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn ht_04_the_address_of_a_page_is_never_learned() {
+    for (agent, server) in PAIRINGS {
+        for code in [302, 307, 308] {
+            let rig = Rig::new(agent, server.behaviour()).await;
+            let signin = status(code).header("location", "/signin");
+            let script = rig.server.script();
+            script
+                .on(call("add_row").path("/mcp").times(1))
+                .reply(signin);
+            script.on(any().path("/signin")).reply(page());
+            let answer = rig.agent.call("add_row", json!({})).await.unwrap();
+            assert_unknown(&answer, "add_row", "");
+            rig.works().await;
+            let answer = rig.agent.call("add_row", json!({})).await.unwrap();
+            assert_eq!(answer.text(), "done", "{code}: {answer:?}");
+            let last = rig.server.log().calls("add_row").pop().unwrap();
+            assert_eq!(last.path, "/mcp", "{code}");
         }
     }
 }

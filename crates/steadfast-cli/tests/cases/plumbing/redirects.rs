@@ -7,7 +7,7 @@ use testkit::script::{any, call};
 use testkit::{Behaviour, Daemon, Reply, Server, Tls};
 
 use crate::common::daemon_at;
-use crate::rig::{BOTH, PAIRINGS, Rig, Speaks, agent_of, assert_unknown, fault};
+use crate::rig::{BOTH, Era, PAIRINGS, Rig, agent_of, assert_unknown, fault};
 
 const HOST: &str = "rs.test";
 const OTHER: &str = "other.test";
@@ -81,9 +81,10 @@ async fn assert_no_sign_in(daemon: &Daemon) {
 #[tokio::test]
 async fn ht_01_a_redirect_within_the_origin_is_followed_whole_and_remembered() {
     for (server, http2) in [
-        (Speaks::Legacy, false),
-        (Speaks::Modern, false),
-        (Speaks::Modern, true),
+        (Era::Legacy, true),
+        (Era::Legacy, false),
+        (Era::Modern, false),
+        (Era::Modern, true),
     ] {
         for (code, relative) in [(308, false), (307, false), (307, true)] {
             let secure = Secure::start(server.behaviour(), http2).await;
@@ -216,9 +217,9 @@ async fn ht_01_another_origin_is_not_followed_with_credentials() {
 
 #[tokio::test]
 async fn ht_01_a_call_is_not_followed_to_another_origin() {
-    for speaks in BOTH {
-        let clear = Server::start(speaks.behaviour()).await;
-        let rig = Rig::new(speaks, speaks.behaviour()).await;
+    for era in BOTH {
+        let clear = Server::start(era.behaviour()).await;
+        let rig = Rig::new(era, era.behaviour()).await;
         rig.server
             .script()
             .on(call("add_row"))
@@ -234,8 +235,8 @@ async fn ht_01_a_call_is_not_followed_to_another_origin() {
 
 #[tokio::test]
 async fn ht_01_a_circle_of_redirects_ends() {
-    for speaks in BOTH {
-        let rig = Rig::new(speaks, speaks.behaviour()).await;
+    for era in BOTH {
+        let rig = Rig::new(era, era.behaviour()).await;
         let script = rig.server.script();
         script
             .on(call("add_row").path("/mcp"))

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use testkit::{Behaviour, Server};
 
-use crate::rig::{PAIRINGS, Rig, Speaks, agent_of};
+use crate::rig::{Era, PAIRINGS, Rig, agent_of};
 
 const VERSION: &str = "/params/_meta/io.modelcontextprotocol~1protocolVersion";
 
@@ -40,7 +40,7 @@ async fn every_pairing_of_eras_lists_reads_and_calls() {
         assert_eq!((rig.rows("add_row"), rig.calls("add_row")), (1, 1));
         let asked = &rig.server.log().calls("add_row")[0];
         assert_eq!(asked.arguments(), &json!({"key": "k"}));
-        let modern = server == Speaks::Modern;
+        let modern = server == Era::Modern;
         assert_eq!(
             asked.pointer(VERSION).is_some(),
             modern,
@@ -51,11 +51,11 @@ async fn every_pairing_of_eras_lists_reads_and_calls() {
 }
 
 /// Results of the modern era say what kind they are; those of the legacy era do not know of it.
-fn assert_shape(agent: Speaks, message: &Value, what: &str) {
+fn assert_shape(agent: Era, message: &Value, what: &str) {
     let kind = &message["result"]["resultType"];
     match agent {
-        Speaks::Modern => assert_eq!(kind, "complete", "{what}: {message}"),
-        Speaks::Legacy => assert_eq!(kind, &Value::Null, "{what}: {message}"),
+        Era::Modern => assert_eq!(kind, "complete", "{what}: {message}"),
+        Era::Legacy => assert_eq!(kind, &Value::Null, "{what}: {message}"),
     }
 }
 
@@ -109,8 +109,8 @@ async fn agents_of_both_eras_share_one_connection() {
         Behaviour::dual(),
     ] {
         let server = Server::start(behaviour).await;
-        let rig = Rig::with(Speaks::Legacy, server, |daemon| daemon).await;
-        let modern = agent_of(Speaks::Modern, &rig.daemon).await;
+        let rig = Rig::with(Era::Legacy, server, |daemon| daemon).await;
+        let modern = agent_of(Era::Modern, &rig.daemon).await;
         let (one, other) = tokio::join!(
             rig.agent.call("add_row", json!({"key": "legacy"})),
             modern.call("add_row", json!({"key": "modern"})),

@@ -5,7 +5,7 @@ use testkit::reply::{event_stream, json_rpc_error, message_for};
 use testkit::script::call;
 use testkit::{Behaviour, Reply};
 
-use crate::rig::{BOTH, PAIRINGS, Rig, Speaks, event};
+use crate::rig::{BOTH, Era, PAIRINGS, Rig, event};
 
 #[tokio::test]
 async fn pv_10_a_lost_session_is_rebuilt_and_the_refused_call_sent_again() {
@@ -40,7 +40,7 @@ async fn pv_10_a_header_mismatch_of_a_draft_is_no_lost_session() {
         // Never again with an unchanged request.
         assert_eq!((rig.rows("add_row"), rig.calls("add_row")), (0, 1));
         let log = rig.server.log();
-        let handshakes = usize::from(server == Speaks::Legacy);
+        let handshakes = usize::from(server == Era::Legacy);
         assert_eq!(log.count("initialize"), handshakes, "{log}");
         assert_eq!(log.http("DELETE").len(), 0, "{log}");
         rig.works().await;
@@ -80,7 +80,7 @@ async fn pv_10_a_timeout_that_the_server_reports_is_its_answer() {
             }
         }
         let log = rig.server.log();
-        let handshakes = usize::from(server == Speaks::Legacy);
+        let handshakes = usize::from(server == Era::Legacy);
         assert_eq!(log.count("initialize"), handshakes, "{log}");
     }
 }

@@ -3,15 +3,16 @@
 use serde_json::json;
 use testkit::reply::{content, event_stream, json_body, json_rpc_error, json_rpc_result, status};
 use testkit::script::post;
-use testkit::{Behaviour, Reply, Server};
+use testkit::{Behaviour, Reply, Server, Speaks};
 
-use crate::rig::{Rig, Speaks, seen};
+use crate::common::LIMIT;
+use crate::rig::{Era, Rig, agent_of, seen};
 
 /// Connects to a legacy server that answers the first question so, and uses it; the rig.
 async fn falls_back(refusal: Reply, what: &str) -> Rig {
     let server = Server::start(Behaviour::legacy("2025-11-25")).await;
     server.script().on(post("server/discover")).reply(refusal);
-    let rig = Rig::with(Speaks::Legacy, server, |daemon| daemon).await;
+    let rig = Rig::with(Era::Legacy, server, |daemon| daemon).await;
     let log = rig.server.log();
     assert_eq!(
         log.order()[..3],
@@ -127,7 +128,7 @@ async fn pv_02_a_modern_error_means_a_modern_server() {
             .script()
             .on(post("server/discover").times(1))
             .reply(refusal);
-        let rig = Rig::with(Speaks::Modern, server, |daemon| daemon).await;
+        let rig = Rig::with(Era::Modern, server, |daemon| daemon).await;
         let log = rig.server.log();
         assert_eq!(log.count("initialize"), 0, "{log}");
         assert_eq!(rig.connection().await["era"], "modern");
@@ -192,7 +193,7 @@ async fn pv_07_a_session_minted_for_the_refused_probe_is_ended_and_never_used() 
     let minted = Reply::new().header("mcp-session-id", "X");
     let refusal = minted.then(json_rpc_error(400, -32600, "Not initialized"));
     server.script().on(post("server/discover")).reply(refusal);
-    let rig = Rig::with(Speaks::Legacy, server, |daemon| daemon).await;
+    let rig = Rig::with(Era::Legacy, server, |daemon| daemon).await;
     rig.works().await;
     seen(&rig.server, |log| {
         log.http("DELETE")
@@ -209,7 +210,7 @@ async fn pv_07_a_session_minted_for_the_refused_probe_is_ended_and_never_used() 
 #[tokio::test]
 async fn pv_07_a_hundred_reconnects_probe_once_and_leave_no_session() {
     let server = Server::start(Behaviour::legacy("2025-11-25")).await;
-    let rig = Rig::with(Speaks::Legacy, server, |daemon| daemon).await;
+    let rig = Rig::with(Era::Legacy, server, |daemon| daemon).await;
     for _ in 0..100 {
         reload(&rig).await;
     }
@@ -227,4 +228,44 @@ async fn pv_07_a_hundred_reconnects_probe_once_and_leave_no_session() {
         "{}",
         rig.server.peak_sessions()
     );
+}
+
+/// A new release of the server speaks the other era, and all that it had in memory is gone.
+async fn changes_its_era(from: Behaviour, to: Behaviour, restarts: bool) {
+    let server = Server::start(from).await;
+    let rig = Rig::with(Era::Legacy, server, |daemon| daemon).await;
+    let modern = agent_of(Era::Modern, &rig.daemon).await;
+    rig.works().await;
+    let era = match to.speaks {
+        Speaks::Modern => "modern",
+        Speaks::Legacy | Speaks::Both | Speaks::HttpSse => "legacy",
+    };
+    rig.server.change(|behaviour| *behaviour = to);
+    if restarts {
+        rig.server.restart().await;
+    } else {
+        // Behind a load balancer the connections stay: the next call shows it.
+        rig.server.forget_sessions();
+    }
+    let answer = rig.agent.call("add_row", json!({})).await.unwrap();
+    let rows = usize::from(answer.text() == "done");
+    let found = rig
+        .daemon
+        .wait_connection("dev", "fake", LIMIT, |connection| {
+            connection["state"] == "connected" && connection["era"] == era
+        });
+    found.await.unwrap();
+    rig.works().await;
+    let answer = modern.call("echo", json!({"text": "hello"})).await.unwrap();
+    assert!(answer.text().contains("hello"), "{answer:?}");
+    assert_eq!(rig.rows("add_row"), rows);
+}
+
+#[tokio::test]
+async fn pv_01_a_server_that_changes_its_era_is_found_anew() {
+    let legacy = || Behaviour::legacy("2025-11-25");
+    for restarts in [true, false] {
+        changes_its_era(legacy(), Behaviour::modern(), restarts).await;
+        changes_its_era(Behaviour::modern(), legacy(), restarts).await;
+    }
 }

@@ -5,7 +5,7 @@ use testkit::reply::{content, json_body, json_rpc_error, status};
 use testkit::script::post;
 use testkit::{Behaviour, Reply, Request, Server};
 
-use crate::rig::{Rig, Speaks, seen};
+use crate::rig::{Era, Rig, seen};
 
 const VERSION: &str = "mcp-protocol-version";
 
@@ -36,7 +36,7 @@ async fn pv_05_initialize_goes_without_the_header_and_all_else_with_it() {
     for refusal in refusals {
         for revision in ["2025-06-18", "2025-11-25"] {
             let server = refuses_header(Behaviour::legacy(revision), refusal.clone()).await;
-            let mut rig = Rig::with(Speaks::Legacy, server, |daemon| daemon).await;
+            let mut rig = Rig::with(Era::Legacy, server, |daemon| daemon).await;
             rig.works().await;
             // Once more after the session was lost, and by a new process.
             rig.server.forget_sessions();
@@ -89,7 +89,7 @@ async fn pv_05_a_server_that_insists_gets_the_header_once_and_from_then_on() {
         let server = Server::start(Behaviour::legacy("2025-06-18")).await;
         let insists = post("initialize").when(|r| r.header(VERSION) != Some("2025-06-18"));
         server.script().on(insists).reply(refusal);
-        let rig = Rig::with(Speaks::Legacy, server, |daemon| daemon).await;
+        let rig = Rig::with(Era::Legacy, server, |daemon| daemon).await;
         rig.works().await;
         let headers = |rig: &Rig| -> Vec<_> {
             let asked = rig.server.log().posts("initialize");
@@ -126,7 +126,7 @@ async fn pv_05_what_is_remembered_and_proves_wrong_is_unlearned() {
             -32600,
             "Missing MCP-Protocol-Version header",
         ));
-    let rig = Rig::with(Speaks::Legacy, server, |daemon| daemon).await;
+    let rig = Rig::with(Era::Legacy, server, |daemon| daemon).await;
     rig.works().await;
     // A new release of the server behaves the other way round.
     insists.remove();

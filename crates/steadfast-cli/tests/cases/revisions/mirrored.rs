@@ -5,7 +5,7 @@ use testkit::reply::json_rpc_error;
 use testkit::script::call;
 use testkit::{Action, Agent, Behaviour, Server, Tool};
 
-use crate::rig::{BOTH, Rig, Speaks};
+use crate::rig::{BOTH, Era, Rig};
 
 /// Tools whose names and parameters go into headers: plain, with spaces, and beyond ASCII.
 fn tools() -> Vec<Tool> {
@@ -45,8 +45,8 @@ async fn pv_08_headers_say_what_the_outgoing_body_says() {
 
 #[tokio::test]
 async fn pv_08_parameters_are_mirrored_where_the_tool_says_so() {
-    for speaks in BOTH {
-        let rig = Rig::new(speaks, Behaviour::modern().with_tools(tools())).await;
+    for era in BOTH {
+        let rig = Rig::new(era, Behaviour::modern().with_tools(tools())).await;
         let arguments = [
             (
                 json!({"room": "blue", "seats": 12, "note": "n"}),
@@ -67,7 +67,7 @@ async fn pv_08_parameters_are_mirrored_where_the_tool_says_so() {
         ];
         for (arguments, headers) in &arguments {
             let (status, answer) = book(&rig.agent, arguments, headers).await;
-            assert_eq!(status, 200, "{speaks:?} {arguments}: {answer}");
+            assert_eq!(status, 200, "{era:?} {arguments}: {answer}");
             assert_eq!(answer["result"]["content"][0]["text"], "done", "{answer}");
             let asked = rig.server.log().calls("book").pop().unwrap();
             for name in ["Mcp-Param-Room", "Mcp-Param-Seats"] {
@@ -143,7 +143,7 @@ async fn post_with(
 #[tokio::test]
 async fn pv_08_an_agent_whose_headers_and_body_disagree_is_refused_and_nothing_forwarded() {
     for server in BOTH {
-        let rig = Rig::new(Speaks::Modern, server.behaviour()).await;
+        let rig = Rig::new(Era::Modern, server.behaviour()).await;
         let names = ["Mcp-Name", "Mcp-Method", "MCP-Protocol-Version"];
         let before = rig.server.log().requests().len();
         for name in names {
@@ -174,7 +174,7 @@ async fn pv_08_an_agent_whose_headers_and_body_disagree_is_refused_and_nothing_f
 async fn pv_08_headers_of_the_agent_are_never_passed_on() {
     for server in BOTH {
         let behaviour = server.behaviour().with_tools(tools());
-        let rig = Rig::new(Speaks::Modern, behaviour).await;
+        let rig = Rig::new(Era::Modern, behaviour).await;
         let (status, answer) = post_with(&rig.agent, "add_row", &json!({}), |headers| {
             let stale = [
                 ("Mcp-Param-Other", "stale"),

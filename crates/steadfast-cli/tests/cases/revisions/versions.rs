@@ -6,7 +6,7 @@ use testkit::script::post;
 use testkit::{Behaviour, Reply, Server};
 
 use crate::common::daemon;
-use crate::rig::{Rig, Speaks, fault, seen};
+use crate::rig::{Era, Rig, fault, seen};
 
 fn refused(supported: Value) -> Reply {
     let data = json!({"supported": supported, "requested": "2026-07-28"});
@@ -37,7 +37,7 @@ async fn pv_04_the_refused_question_is_asked_again_in_a_version_that_is_named() 
         .script()
         .on(post("server/discover").times(1))
         .reply(refused(json!(["2025-06-18", "2026-07-28"])));
-    let rig = Rig::with(Speaks::Modern, server, |daemon| daemon).await;
+    let rig = Rig::with(Era::Modern, server, |daemon| daemon).await;
     let log = rig.server.log();
     let asked = log.posts("server/discover");
     assert_eq!(asked.len(), 2, "{log}");
@@ -82,7 +82,7 @@ async fn pv_04_a_named_legacy_version_is_what_initialize_offers() {
             .script()
             .on(post("server/discover"))
             .reply(refused(supported));
-        let rig = Rig::with(Speaks::Legacy, server, |daemon| daemon).await;
+        let rig = Rig::with(Era::Legacy, server, |daemon| daemon).await;
         let log = rig.server.log();
         let initialize = log.posts("initialize");
         assert_eq!(initialize.len(), 1, "{log}");
@@ -131,7 +131,7 @@ fn insists_on(revision: &str) -> Behaviour {
 #[tokio::test]
 async fn pv_06_another_legacy_version_is_accepted_and_used() {
     for revision in ["2025-06-18", "2025-03-26", "2024-11-05"] {
-        let rig = Rig::new(Speaks::Legacy, insists_on(revision)).await;
+        let rig = Rig::new(Era::Legacy, insists_on(revision)).await;
         rig.works().await;
         let log = rig.server.log();
         assert_eq!(log.count("initialize"), 1, "{log}");
@@ -153,7 +153,7 @@ async fn pv_06_a_later_version_than_asked_for_is_accepted_and_used() {
         .script()
         .on(post("initialize").when(|request| request.header("mcp-protocol-version").is_none()))
         .reply(no_header);
-    let rig = Rig::with(Speaks::Legacy, server, |daemon| daemon).await;
+    let rig = Rig::with(Era::Legacy, server, |daemon| daemon).await;
     rig.works().await;
     let log = rig.server.log();
     let accepted = log.posts("initialize").pop().unwrap();

@@ -7,7 +7,7 @@ use testkit::reply::{event_stream, message_for, tool_text};
 use testkit::script::{call, get};
 use testkit::{Behaviour, Reply, RequestLog};
 
-use crate::rig::{BOTH, PAIRINGS, Rig, Speaks, event, seen};
+use crate::rig::{BOTH, Era, PAIRINGS, Rig, event, seen};
 
 /// Ways to begin a stream, with the event id that is to be remembered.
 const PRIMERS: [(&str, &str); 6] = [
@@ -72,7 +72,7 @@ async fn sp_01_the_id_of_a_priming_event_is_the_cursor_of_a_call() {
 
 #[tokio::test]
 async fn sp_01_the_retry_of_a_priming_event_is_taken() {
-    let rig = Rig::new(Speaks::Legacy, Behaviour::legacy("2025-11-25")).await;
+    let rig = Rig::new(Era::Legacy, Behaviour::legacy("2025-11-25")).await;
     let script = rig.server.script();
     script
         .on(call("add_row"))
@@ -105,7 +105,7 @@ async fn sp_01_a_priming_event_on_the_get_stream_is_its_cursor() {
                 .wait_for("drop")
                 .fin(),
         );
-        let rig = Rig::with(Speaks::Legacy, server, |daemon| daemon).await;
+        let rig = Rig::with(Era::Legacy, server, |daemon| daemon).await;
         let log = rig.server.log();
         let lists = log.count("tools/list");
         rig.server.open("announce");

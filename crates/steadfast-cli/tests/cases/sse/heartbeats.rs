@@ -7,7 +7,7 @@ use testkit::reply::{event_stream, tool_text};
 use testkit::script::{call, get};
 use testkit::{Behaviour, Server};
 
-use crate::rig::{BOTH, PAIRINGS, Rig, Speaks, assert_unknown, seen};
+use crate::rig::{BOTH, Era, PAIRINGS, Rig, assert_unknown, seen};
 
 const HEARTBEATS: [&str; 9] = [
     ": ka\n\n",
@@ -33,7 +33,7 @@ async fn sp_04_heartbeats_keep_a_call_alive_and_are_no_messages() {
     tokio::join!(one, two, three, four);
 }
 
-async fn keep_alive(agent: Speaks, server: Speaks) {
+async fn keep_alive(agent: Era, server: Era) {
     let server = Server::start(server.behaviour()).await;
     for (n, beat) in HEARTBEATS.into_iter().enumerate() {
         let shape = call("add_row").when(move |request| request.arguments()["n"] == json!(n));
@@ -69,11 +69,11 @@ async fn keep_alive(agent: Speaks, server: Speaks) {
 
 #[tokio::test]
 async fn sp_04_without_any_byte_the_silence_ends_the_call() {
-    for speaks in BOTH {
-        let server = Server::start(speaks.behaviour()).await;
+    for era in BOTH {
+        let server = Server::start(era.behaviour()).await;
         let silent = event_stream().row().wait_for("never");
         server.script().on(call("add_row")).reply(silent);
-        let rig = Rig::with(speaks, server, |daemon| {
+        let rig = Rig::with(era, server, |daemon| {
             daemon.set("retry.silence_timeout", "\"200ms\"")
         })
         .await;
@@ -94,7 +94,7 @@ async fn sp_04_heartbeats_leave_the_get_stream_open() {
         .rpc_event(changed)
         .wait_for("never");
     server.script().on(get()).reply(listening);
-    let rig = Rig::with(Speaks::Legacy, server, |daemon| {
+    let rig = Rig::with(Era::Legacy, server, |daemon| {
         daemon.set("retry.silence_timeout", "\"200ms\"")
     })
     .await;

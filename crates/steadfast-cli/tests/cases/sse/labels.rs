@@ -5,7 +5,7 @@ use testkit::reply::{content, event_stream, message_for, status, tool_text};
 use testkit::script::{call, post};
 use testkit::{Behaviour, Reply, Request, Server};
 
-use crate::rig::{BOTH, PAIRINGS, Rig, Speaks, assert_unknown, event};
+use crate::rig::{BOTH, Era, PAIRINGS, Rig, assert_unknown, event};
 
 fn done(request: &Request) -> String {
     message_for(request, &json!({"result": tool_text("it is done")}))
@@ -212,7 +212,7 @@ async fn sp_06_the_handshake_reads_either_label_too() {
             .script()
             .on(post("initialize"))
             .reply_with(move |request| reply(&message_for(request, &initialized)));
-        let rig = Rig::with(Speaks::Legacy, server, |daemon| daemon).await;
+        let rig = Rig::with(Era::Legacy, server, |daemon| daemon).await;
         let connection = rig.connection().await;
         assert_eq!(
             connection["revision"], "2025-11-25",
@@ -224,8 +224,8 @@ async fn sp_06_the_handshake_reads_either_label_too() {
 
 #[tokio::test]
 async fn sp_06_a_list_that_is_none_never_empties_the_catalog() {
-    for speaks in BOTH {
-        let rig = Rig::new(speaks, speaks.behaviour()).await;
+    for era in BOTH {
+        let rig = Rig::new(era, era.behaviour()).await;
         let tools = rig.connection().await["tools"].clone();
         let lists: Vec<Value> = vec![json!({}), json!({"tools": {}}), json!(null)];
         for (n, result) in lists.into_iter().enumerate() {

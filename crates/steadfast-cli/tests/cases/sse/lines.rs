@@ -8,7 +8,7 @@ use testkit::script::{call, get};
 use testkit::{Behaviour, Reply, Request, Server};
 use tokio::task::JoinSet;
 
-use crate::rig::{AT_ONCE, BOTH, PAIRINGS, Rig, Speaks, assert_unknown, event, log_message, seen};
+use crate::rig::{AT_ONCE, BOTH, Era, PAIRINGS, Rig, assert_unknown, event, log_message, seen};
 
 /// How a line may end; `mixed` takes one after the other.
 const LINE_ENDS: [(&str, &[&str]); 4] = [
@@ -56,7 +56,7 @@ fn assert_three_events(answer: &testkit::Answer, what: &str) {
 
 #[tokio::test]
 async fn sp_02_line_ends_and_cuts_change_nothing() {
-    let rig = Rig::new(Speaks::Legacy, Behaviour::legacy("2025-11-25")).await;
+    let rig = Rig::new(Era::Legacy, Behaviour::legacy("2025-11-25")).await;
     // Each piece is a chunk of its own, and so a read of its own, however fast it follows.
     rig.server.script().on(call("echo")).reply_with(|request| {
         let mut whole = three_events(request);
@@ -136,8 +136,8 @@ fn odd(id: &str) -> String {
 
 #[tokio::test]
 async fn sp_03_bytes_of_an_answer_pass_unchanged_but_for_its_id() {
-    for speaks in BOTH {
-        let rig = Rig::new(speaks, speaks.behaviour()).await;
+    for era in BOTH {
+        let rig = Rig::new(era, era.behaviour()).await;
         rig.server.script().on(call("echo")).reply_with(|request| {
             let id = request.rpc_id().expect("a request").to_string();
             let body = odd(&id);
@@ -153,14 +153,14 @@ async fn sp_03_bytes_of_an_answer_pass_unchanged_but_for_its_id() {
             let pending = rig.agent.start_with_id(id.clone(), "tools/call", params);
             let answer = pending.await.unwrap().finish().await.unwrap();
             let body = String::from_utf8(answer.body.to_vec()).unwrap();
-            assert!(body.contains(&odd(&id.to_string())), "{speaks:?}: {body}");
+            assert!(body.contains(&odd(&id.to_string())), "{era:?}: {body}");
         }
     }
 }
 
 #[tokio::test]
 async fn sp_03_bytes_of_a_request_pass_unchanged_but_for_its_id() {
-    let rig = Rig::new(Speaks::Legacy, Behaviour::legacy("2025-11-25")).await;
+    let rig = Rig::new(Era::Legacy, Behaviour::legacy("2025-11-25")).await;
     let odd = |id: &str| {
         format!(
             "{{ \"id\":{id} ,\"method\":\"tools\\/call\",\"params\":{{\"arguments\":{{\"t\":\"{TEXT}\\u00e9\",\"n\":1.0e+2}},\
@@ -211,9 +211,9 @@ async fn sp_03_an_invalid_byte_costs_its_own_message_only() {
 
 #[tokio::test]
 async fn sp_03_an_invalid_byte_in_the_answer_is_an_unknown_outcome() {
-    for speaks in BOTH {
+    for era in BOTH {
         for streams in [false, true] {
-            let rig = Rig::new(speaks, speaks.behaviour()).await;
+            let rig = Rig::new(era, era.behaviour()).await;
             rig.server
                 .script()
                 .on(call("add_row"))
@@ -248,7 +248,7 @@ async fn sp_03_an_invalid_byte_on_the_get_stream_leaves_it_open() {
             .body(event(None, &changed.to_string()))
             .wait_for("never"),
     );
-    let rig = Rig::with(Speaks::Legacy, server, |daemon| daemon).await;
+    let rig = Rig::with(Era::Legacy, server, |daemon| daemon).await;
     let lists = rig.server.log().count("tools/list");
     rig.server.open("spoil");
     seen(&rig.server, |log| log.count("tools/list") > lists).await;
