@@ -1,5 +1,6 @@
 //! No log line, status or error shows a secret, at the most verbose level and whatever goes wrong.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -14,26 +15,47 @@ const HEADER: &str = "hK7zQ2wXv9LmR4tYb8NcJ5pD";
 const QUERY: &str = "qV3xT8mZr6WkB1nHs7GfL4yC";
 const SESSION: &str = "sP5dJ9bXc2RvM7qKt3WzN8hF";
 
-/// Something that must not be seen, and what it is.
-type Canary = (&'static str, String);
+/// What must not be seen: every eight characters in a row of each canary, and which one that is.
+#[derive(Clone, Default)]
+struct Canaries(HashMap<[u8; 8], &'static str>);
 
-/// The first canary of which eight characters in a row are in a text.
-fn found<'c>(text: &str, canaries: &'c [Canary]) -> Option<(&'c str, String)> {
-    canaries.iter().find_map(|(what, canary)| {
-        let slices = canary.as_bytes().windows(8);
-        let mut slices = slices.map(|slice| String::from_utf8_lossy(slice).into_owned());
-        slices
-            .find(|slice| text.contains(slice))
-            .map(|slice| (*what, slice))
-    })
+impl Canaries {
+    fn add(&mut self, what: &'static str, canary: &str) {
+        for slice in canary.as_bytes().windows(8) {
+            self.0.insert(slice.try_into().unwrap(), what);
+        }
+    }
+
+    /// Only those whose name begins so.
+    fn of(&self, what: &str) -> Self {
+        let mut some = self.0.clone();
+        some.retain(|_, named| named.starts_with(what));
+        Self(some)
+    }
+
+    /// The first slice of a canary in these bytes.
+    fn found(&self, bytes: &[u8]) -> Option<(&'static str, String)> {
+        bytes.windows(8).find_map(|slice| {
+            let what = self.0.get(slice)?;
+            Some((*what, String::from_utf8_lossy(slice).into_owned()))
+        })
+    }
 }
 
 /// No line of a text has a canary in it.
-fn assert_clean(place: &str, text: &str, canaries: &[Canary]) {
+fn assert_clean(place: &str, text: &str, canaries: &Canaries) {
     for line in text.lines() {
-        let found = found(line, canaries);
+        let found = canaries.found(line.as_bytes());
         assert!(found.is_none(), "{place}: {found:?} in {line}");
     }
+}
+
+/// What the configuration holds.
+fn configured() -> Canaries {
+    let mut canaries = Canaries::default();
+    canaries.add("configured header", HEADER);
+    canaries.add("query string", QUERY);
+    canaries
 }
 
 /// A server that issues sessions with a canary in them, and says everything that it was told.
@@ -47,8 +69,9 @@ async fn start(server: &Server) -> Daemon {
     daemon_at(&format!("{}?key={QUERY}&v=1", server.url()))
         .set_text("servers.fake.headers.X-Api-Key", HEADER)
         .set("retry.health_every", "\"200ms\"")
-        .set("retry.request_timeout", "\"500ms\"")
+        .set("retry.request_timeout", "\"200ms\"")
         .set("retry.session_rebuilds", "1000")
+        .set("gateway.config_check", "\"20ms\"")
         .read_tool("fake", "echo")
         .env("STEADFAST_LOG", "trace")
         .start()
@@ -89,21 +112,13 @@ fn faults() -> Vec<Reply> {
 }
 
 /// Everything that a run does, and everything that can go wrong in it.
-async fn play(server: &Server, daemon: &mut Daemon) -> Vec<Canary> {
+async fn play(server: &Server, daemon: &mut Daemon) -> Canaries {
     let agents = agents_of_both_eras(daemon).await;
-    let mut canaries = vec![
-        ("configured header", HEADER.to_owned()),
-        ("query string", QUERY.to_owned()),
-        ("upstream session", SESSION.to_owned()),
-        ("agent key", daemon.agent_key("dev").await.unwrap()),
-        ("admin token", daemon.admin_token().unwrap()),
-    ];
-    canaries.extend(
-        agents[0]
-            .1
-            .session()
-            .map(|session| ("agent session", session)),
-    );
+    let mut canaries = configured();
+    canaries.add("upstream session", SESSION);
+    canaries.add("agent key", &daemon.agent_key("dev").await.unwrap());
+    canaries.add("admin token", &daemon.admin_token().unwrap());
+    canaries.add("agent session", &agents[0].1.session().unwrap());
     let listening = agents[0].1.open_get(None).await.unwrap();
     for reply in faults() {
         for rule in [call("add_row"), call("echo")] {
@@ -231,19 +246,13 @@ async fn says_no_secret(behaviour: Behaviour) {
 }
 
 /// Keys and sessions of agents are on disk as hashes only.
-fn kept_hashed(data: &Path, canaries: &[Canary]) {
-    let agents: Vec<Canary> = canaries
-        .iter()
-        .filter(|(what, _)| what.starts_with("agent"))
-        .cloned()
-        .collect();
-    assert_eq!(agents.len(), 2);
+fn kept_hashed(data: &Path, canaries: &Canaries) {
+    let agents = canaries.of("agent");
+    assert!(!agents.0.is_empty());
     for file in std::fs::read_dir(data).unwrap() {
         let path = file.unwrap().path();
         if path.is_file() {
-            let bytes = std::fs::read(&path).unwrap();
-            let text: String = bytes.iter().map(|byte| char::from(*byte)).collect();
-            let found = found(&text, &agents);
+            let found = agents.found(&std::fs::read(&path).unwrap());
             assert!(found.is_none(), "{}: {found:?}", path.display());
         }
     }
@@ -265,10 +274,7 @@ async fn no_secret_is_shown_of_a_file_with_an_error() {
     let server = talkative(Behaviour::modern()).await;
     let mut daemon = start(&server).await;
     daemon.wait_state("dev", "fake", "connected").await.unwrap();
-    let canaries: Vec<Canary> = vec![
-        ("configured header", HEADER.to_owned()),
-        ("query string", QUERY.to_owned()),
-    ];
+    let canaries = configured();
     let good = std::fs::read_to_string(daemon.config()).unwrap();
     let url = format!("\"{}?key={QUERY}&v=1\"", server.url());
     let header = format!("\"{HEADER}\"");

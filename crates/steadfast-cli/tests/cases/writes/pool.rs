@@ -67,55 +67,65 @@ async fn idle(server: &Server) {
 }
 
 /// (b) The connection is a corpse: the call ends within its deadline as unknown, the corpse is discarded.
+async fn meets_a_corpse(behaviour: Behaviour) {
+    let server = server(behaviour).await;
+    let (net, daemon) = behind_nat(&server, any_age).await;
+    let agents = agents_of_both_eras(&daemon).await;
+    net.change(|conditions| conditions.forget_idle = Some(IDLE));
+    for (era, agent) in &agents {
+        idle(&server).await;
+        let lost = format!("{era}-lost");
+        let answer = agent.call(WRITE, key(&lost)).await.unwrap();
+        assert_unknown(&answer, WRITE, &lost);
+        assert!(
+            answer.took < Duration::from_secs(3),
+            "{lost}: {:?}",
+            answer.took
+        );
+        let next = format!("{era}-next");
+        let answer = agent.call(WRITE, key(&next)).await.unwrap();
+        assert_eq!(answer.text(), "done", "{next}: {answer:?}");
+        assert_eq!(rows(&server, WRITE, &next), 1, "{next}");
+        assert_eq!(
+            calls(&server, WRITE, &lost),
+            0,
+            "it was swallowed, and not sent again"
+        );
+    }
+    net.heal();
+    assert_nothing_follows(&server).await;
+}
+
 #[tokio::test]
 async fn wr_04_a_forgotten_connection_leaves_a_write_unknown_and_is_discarded() {
-    for behaviour in [Behaviour::legacy("2025-11-25"), Behaviour::modern()] {
-        let server = server(behaviour).await;
-        let (net, daemon) = behind_nat(&server, any_age).await;
-        let agents = agents_of_both_eras(&daemon).await;
-        net.change(|conditions| conditions.forget_idle = Some(IDLE));
-        for (era, agent) in &agents {
-            idle(&server).await;
-            let lost = format!("{era}-lost");
-            let answer = agent.call(WRITE, key(&lost)).await.unwrap();
-            assert_unknown(&answer, WRITE, &lost);
-            assert!(
-                answer.took < Duration::from_secs(3),
-                "{lost}: {:?}",
-                answer.took
-            );
-            let next = format!("{era}-next");
-            let answer = agent.call(WRITE, key(&next)).await.unwrap();
-            assert_eq!(answer.text(), "done", "{next}: {answer:?}");
-            assert_eq!(rows(&server, WRITE, &next), 1, "{next}");
-            assert_eq!(
-                calls(&server, WRITE, &lost),
-                0,
-                "it was swallowed, and not sent again"
-            );
-        }
-        net.heal();
-        assert_nothing_follows(&server).await;
-    }
+    tokio::join!(
+        meets_a_corpse(Behaviour::legacy("2025-11-25")),
+        meets_a_corpse(Behaviour::modern())
+    );
 }
 
 /// (b) is rare: a write goes out on a connection that was used a moment ago, or on a fresh one.
+async fn avoids_a_corpse(behaviour: Behaviour) {
+    let server = server(behaviour).await;
+    let fresh = |builder: Builder| builder.set("retry.connection_max_idle", "\"150ms\"");
+    let (net, daemon) = behind_nat(&server, fresh).await;
+    let agents = agents_of_both_eras(&daemon).await;
+    net.change(|conditions| conditions.forget_idle = Some(IDLE));
+    for (era, agent) in &agents {
+        idle(&server).await;
+        let answer = agent.call(WRITE, key(era)).await.unwrap();
+        assert_eq!(answer.text(), "done", "{era}: {answer:?}");
+        assert_eq!(rows(&server, WRITE, era), 1, "{era}");
+    }
+    assert_nothing_follows(&server).await;
+}
+
 #[tokio::test]
 async fn wr_04_a_write_never_goes_out_on_a_connection_that_idled_for_long() {
-    for behaviour in [Behaviour::legacy("2025-11-25"), Behaviour::modern()] {
-        let server = server(behaviour).await;
-        let fresh = |builder: Builder| builder.set("retry.connection_max_idle", "\"150ms\"");
-        let (net, daemon) = behind_nat(&server, fresh).await;
-        let agents = agents_of_both_eras(&daemon).await;
-        net.change(|conditions| conditions.forget_idle = Some(IDLE));
-        for (era, agent) in &agents {
-            idle(&server).await;
-            let answer = agent.call(WRITE, key(era)).await.unwrap();
-            assert_eq!(answer.text(), "done", "{era}: {answer:?}");
-            assert_eq!(rows(&server, WRITE, era), 1, "{era}");
-        }
-        assert_nothing_follows(&server).await;
-    }
+    tokio::join!(
+        avoids_a_corpse(Behaviour::legacy("2025-11-25")),
+        avoids_a_corpse(Behaviour::modern())
+    );
 }
 
 /// A read that meets the corpse is asked again, on another connection.
