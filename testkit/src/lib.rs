@@ -46,6 +46,7 @@ mod http2;
 mod ledger;
 mod log;
 pub mod net;
+mod port;
 pub mod reply;
 pub mod script;
 mod server;

@@ -13,7 +13,7 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::server::listen;
+use crate::port::Port;
 use crate::stream::reset_on_drop;
 
 /// A direction through the network.
@@ -45,7 +45,7 @@ pub struct Conditions {
 /// A TCP proxy whose conditions a test can change.
 #[derive(Debug)]
 pub struct Net {
-    address: SocketAddr,
+    port: Port,
     inner: Arc<Inner>,
     accepting: Mutex<Option<JoinHandle<()>>>,
 }
@@ -62,7 +62,8 @@ struct Inner {
 impl Net {
     /// A healthy network on a free port of 127.0.0.1 that leads to an address.
     pub fn to(target: SocketAddr) -> io::Result<Self> {
-        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+        let port = Port::on_loopback()?;
+        let listener = port.listen()?;
         let inner = Inner {
             target,
             conditions: watch::Sender::default(),
@@ -70,7 +71,7 @@ impl Net {
             accepts: Mutex::default(),
         };
         let net = Self {
-            address: listener.local_addr()?,
+            port,
             inner: Arc::new(inner),
             accepting: Mutex::new(None),
         };
@@ -81,13 +82,13 @@ impl Net {
     /// The near end.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.port.address()
     }
 
     /// A URL through this network.
     #[must_use]
     pub fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+        format!("http://{}{path}", self.port.address())
     }
 
     /// Changes the conditions, for present and coming connections.
@@ -118,7 +119,7 @@ impl Net {
     /// Opens the port again.
     pub async fn accept_again(&self) -> io::Result<()> {
         self.refuse().await;
-        self.accept(listen(self.address)?);
+        self.accept(self.port.listen()?);
         Ok(())
     }
 

@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use socket2::{Domain, Socket, Type};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -20,6 +19,7 @@ use crate::http1::Link;
 use crate::http2;
 use crate::ledger::Ledger;
 use crate::log::{Event, RequestLog};
+use crate::port::Port;
 use crate::script::Script;
 use crate::shared::Shared;
 use crate::stream::Stream;
@@ -73,11 +73,11 @@ impl Builder {
             None => Ledger::temporary()?,
         };
         let shared = Shared::new(self.behaviour, ledger);
-        let listener = listen(self.address)?;
-        let address = listener.local_addr()?;
+        let port = Port::reserve(self.address)?;
+        let listener = port.listen()?;
         let server = Server {
             shared,
-            address,
+            port,
             tls: self.tls,
             http2: self.http2,
             accepting: Mutex::new(None),
@@ -95,7 +95,7 @@ impl Builder {
 /// A running fake server. Dropping it resets its connections and frees the port.
 pub struct Server {
     shared: Arc<Shared>,
-    address: SocketAddr,
+    port: Port,
     tls: Option<Tls>,
     http2: bool,
     accepting: Mutex<Option<JoinHandle<()>>>,
@@ -126,7 +126,7 @@ impl Server {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         format!(
             "{scheme}://{}{}",
-            self.address,
+            self.port.address(),
             self.shared.behaviour().path
         )
     }
@@ -137,7 +137,7 @@ impl Server {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         format!(
             "{scheme}://{host}:{}{}",
-            self.address.port(),
+            self.port.address().port(),
             self.shared.behaviour().path
         )
     }
@@ -145,7 +145,7 @@ impl Server {
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.port.address()
     }
 
     /// What it saw.
@@ -285,7 +285,8 @@ impl Server {
 
     /// Listens again on the same port after [`Server::stop`].
     pub fn resume(&self) {
-        let listener = listen(self.address).expect("the port of a stopped server is free");
+        let listener = self.port.listen();
+        let listener = listener.expect("the port of a stopped server is held for it");
         self.accept(listener);
     }
 
@@ -340,16 +341,6 @@ impl fmt::Debug for Server {
             .field("log", &self.shared.log)
             .finish_non_exhaustive()
     }
-}
-
-/// A listener whose port can be taken again at once.
-pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(1024)?;
-    TcpListener::from_std(socket.into())
 }
 
 async fn connection(

@@ -23,6 +23,7 @@ pub use builder::Builder;
 use crate::PATIENCE;
 use crate::agent::Agent;
 use crate::client::{self, EventStream};
+use crate::port::Port;
 
 /// A running `steadfast serve`. Dropping it kills the process; if the test is failing its log is printed.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub struct Daemon {
     config: PathBuf,
     builder: Builder,
     address: SocketAddr,
+    /// Held over restarts, where the test left it to us which port it is.
+    _port: Option<Port>,
     child: Option<Child>,
     /// Keys by agent: making a new one may end the old one.
     keys: Mutex<BTreeMap<String, String>>,
@@ -46,16 +49,23 @@ impl Daemon {
         Builder::new(binary.as_ref())
     }
 
-    async fn start(builder: Builder) -> io::Result<Self> {
+    async fn start(mut builder: Builder) -> io::Result<Self> {
         let directory = TempDir::new()?;
         let config = directory.path().join("steadfast.toml");
         std::fs::write(&config, builder.toml())?;
+        let wanted = builder.listen.parse::<SocketAddr>().ok();
+        let free = wanted.filter(|wanted| wanted.port() == 0);
+        let port = free.map(Port::reserve).transpose()?;
+        if let Some(port) = &port {
+            builder.listen = port.address().to_string();
+        }
         let mut daemon = Self {
             data: directory.path().join("data"),
             directory,
             config,
             builder,
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            _port: port,
             child: None,
             keys: Mutex::default(),
             stdout: Arc::default(),
