@@ -280,7 +280,7 @@ async fn no_secret_is_shown_of_a_file_with_an_error() {
     let header = format!("\"{HEADER}\"");
     for broken in [
         good.replace(&header, &format!("\"{HEADER}")),
-        good.replace(&header, &format!("{HEADER}")),
+        good.replace(&header, HEADER),
         good.replace(&header, &format!("\"{HEADER}\\n\"")),
         good.replace(&header, &format!("\"${{vault:{HEADER}\"")),
         good.replace(&url, &format!("{url}\nheaders = {header}")),
