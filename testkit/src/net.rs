@@ -13,7 +13,7 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::port::Port;
+use crate::port::{Listening, Port};
 use crate::stream::reset_on_drop;
 
 /// A direction through the network.
@@ -129,7 +129,7 @@ impl Net {
         self.inner.accepts.lock().clone()
     }
 
-    fn accept(&self, listener: tokio::net::TcpListener) {
+    fn accept(&self, listener: Listening) {
         let inner = Arc::clone(&self.inner);
         let accepting = tokio::spawn(async move {
             loop {

@@ -1,10 +1,10 @@
 //! A port that stays ours while nobody listens on it.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 
-use socket2::{Domain, Socket, Type};
-use tokio::net::TcpListener;
+use socket2::{Domain, SockRef, Socket, Type};
+use tokio::net::{TcpListener, TcpStream};
 
 /// An address with its port, held by a socket that is bound and never listens: connections are refused, and no other
 /// test is given the port in the meantime. Whoever sets `SO_REUSEADDR` may listen on it.
@@ -36,11 +36,29 @@ impl Port {
     }
 
     /// Listens on it; again and again, one listener at a time.
-    pub(crate) fn listen(&self) -> io::Result<TcpListener> {
+    pub(crate) fn listen(&self) -> io::Result<Listening> {
         let socket = bind(self.address)?;
         socket.set_nonblocking(true)?;
         socket.listen(1024)?;
-        TcpListener::from_std(socket.into())
+        Ok(Listening(TcpListener::from_std(socket.into())?))
+    }
+}
+
+/// A listener that is closed for good when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Listening(TcpListener);
+
+impl Listening {
+    pub(crate) async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        self.0.accept().await
+    }
+}
+
+impl Drop for Listening {
+    /// A child process that is being started at this moment has a copy of the socket until it has begun its program:
+    /// closing ours alone would leave the port listened on for that long.
+    fn drop(&mut self) {
+        let _already_closed = SockRef::from(&self.0).shutdown(Shutdown::Both);
     }
 }
 
@@ -53,20 +71,22 @@ fn bind(address: SocketAddr) -> io::Result<Socket> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::net::TcpStream;
-
     use super::*;
 
     #[tokio::test]
     async fn a_held_port_refuses_until_it_is_listened_on_and_again_afterwards() {
         let port = Port::on_loopback().unwrap();
+        let mut copies = Vec::new();
         for _ in 0..2 {
             let refused = TcpStream::connect(port.address()).await;
             let error = refused.expect_err("nobody listens");
             assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
             let listener = port.listen().unwrap();
+            // As if a child process had it too.
+            let copy = SockRef::from(&listener.0).try_clone().unwrap();
             TcpStream::connect(port.address()).await.unwrap();
             drop(listener);
+            copies.push(copy);
         }
     }
 }

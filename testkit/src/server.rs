@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -19,7 +19,7 @@ use crate::http1::Link;
 use crate::http2;
 use crate::ledger::Ledger;
 use crate::log::{Event, RequestLog};
-use crate::port::Port;
+use crate::port::{Listening, Port};
 use crate::script::Script;
 use crate::shared::Shared;
 use crate::stream::Stream;
@@ -303,7 +303,7 @@ impl Server {
         self.resume();
     }
 
-    fn accept(&self, listener: TcpListener) {
+    fn accept(&self, listener: Listening) {
         let (shared, tls, http2) = (Arc::clone(&self.shared), self.tls.clone(), self.http2);
         let mut stop = self.shared.stop.subscribe();
         // A clone has seen what this has seen: a stop that comes between accept and spawn is not lost.
