@@ -85,8 +85,9 @@ pub struct Memory {
 pub const BURST: usize = 8;
 /// … within this long (ST-04: at most 10 in 3 s in all cases).
 pub const BURST_WINDOW: Millis = Millis::secs(3);
-/// Openings within an hour above which the stream counts as not offered until the recheck.
-pub const HOURLY: u32 = 360;
+/// Openings within an hour above which the stream counts as not offered until the recheck: one every
+/// three seconds, so that a server that polls by closing (2025-11-25 transports) stays below it.
+pub const HOURLY: u32 = 1_200;
 
 /// What can happen to a GET stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
