@@ -32,7 +32,7 @@ fn every_documented_key_is_read() {
         Some(folder.path().join("corp-ca.pem"))
     );
     assert_eq!(file.limits.max_message.0, 64 << 20);
-    assert_eq!(file.agents["support"].prefix, true);
+    assert!(file.agents["support"].prefix);
     let tool = &file.servers["booking"].tools["create_booking"];
     assert_eq!(
         (tool.effect, tool.repeat),
