@@ -246,6 +246,16 @@ impl Link {
         let _ = is_kept.await;
     }
 
+    /// A route that is newer than `after`, if there is one now.
+    pub(crate) fn route_now(&self, after: Option<Generation>) -> Option<Arc<Route>> {
+        match &*self.phase.borrow() {
+            Phase::Ready(route) if after.is_none_or(|after| route.generation > after) => {
+                Some(Arc::clone(route))
+            }
+            Phase::Ready(_) | Phase::Opening | Phase::Down => None,
+        }
+    }
+
     /// A route that is newer than `after`, waiting while an attempt is under way, at most `limit`.
     pub(crate) async fn route(
         &self,
@@ -253,11 +263,6 @@ impl Link {
         limit: Duration,
     ) -> Option<Arc<Route>> {
         let fresh = |route: &Route| after.is_none_or(|after| route.generation > after);
-        if let Phase::Ready(route) = &*self.phase.borrow()
-            && fresh(route)
-        {
-            return Some(Arc::clone(route));
-        }
         let mut phase = self.phase.subscribe();
         let settled = phase.wait_for(|phase| match phase {
             Phase::Ready(route) => fresh(route),

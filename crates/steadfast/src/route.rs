@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue, USER_AGENT};
+use http::header::{
+    ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, HeaderValue, USER_AGENT,
+};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 use parking_lot::{Mutex, RwLock};
@@ -114,6 +116,8 @@ impl Upstream {
         // 2025-11-25 transports, "Sending Messages" 2; 2026-07-28 likewise: both must be listed.
         headers.insert(ACCEPT, JSON_OR_EVENTS);
         mark(&mut headers, revision, session);
+        // Its place; the length itself comes with the body. So a copy need not grow when it is sent.
+        headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
         headers
     }
 

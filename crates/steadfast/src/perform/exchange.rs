@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use hyper::client::conn::http2;
 use steadfast_core::stream::Break;
 use steadfast_core::{Fault, Kind};
 
@@ -105,7 +106,7 @@ pub(crate) async fn exchange(
             }
             Err(Failed::NothingWritten(back)) if !fresh => {
                 outgoing = back;
-                lease = pool.fresh().await.map_err(unsent)?;
+                lease = Box::pin(pool.fresh()).await.map_err(unsent)?;
             }
             Err(Failed::NothingWritten(_)) => break,
             Err(Failed::Unanswered(unanswered)) => return Err(unanswered),
@@ -168,31 +169,39 @@ async fn attempt(
                 refused: false,
             }))
         }
-        Lease::Http2(sender) => {
-            let request = http2_request(outgoing, pool);
-            let outcome = tokio::time::timeout(limit, sender.try_send_request(request)).await;
-            match outcome {
-                Ok(Ok(response)) => Ok(response),
-                Ok(Err(mut refused)) => {
-                    if let Some(request) = refused.take_message() {
-                        return Err(taken_back(request, body));
-                    }
-                    let by_peer = refused_by_http2(refused.error());
-                    Err(Failed::Unanswered(Unanswered {
-                        fault: network_fault(refused.error()),
-                        bytes_sent: if by_peer { 0 } else { length },
-                        proven_unsent: by_peer,
-                        refused: by_peer,
-                    }))
-                }
-                Err(_) => Err(Failed::Unanswered(Unanswered {
-                    fault: late(limit),
-                    bytes_sent: length,
-                    proven_unsent: false,
-                    refused: false,
-                })),
+        Lease::Http2(sender) => Box::pin(attempt_http2(sender, outgoing, pool, limit)).await,
+    }
+}
+
+async fn attempt_http2(
+    sender: &mut http2::SendRequest<Full<Bytes>>,
+    outgoing: Outgoing,
+    pool: &Pool,
+    limit: Duration,
+) -> Result<Response<Incoming>, Failed> {
+    let body = outgoing.body.clone();
+    let length = body.len() as u64;
+    let request = http2_request(outgoing, pool);
+    match tokio::time::timeout(limit, sender.try_send_request(request)).await {
+        Ok(Ok(response)) => Ok(response),
+        Ok(Err(mut refused)) => {
+            if let Some(request) = refused.take_message() {
+                return Err(taken_back(request, body));
             }
+            let by_peer = refused_by_http2(refused.error());
+            Err(Failed::Unanswered(Unanswered {
+                fault: network_fault(refused.error()),
+                bytes_sent: if by_peer { 0 } else { length },
+                proven_unsent: by_peer,
+                refused: by_peer,
+            }))
         }
+        Err(_) => Err(Failed::Unanswered(Unanswered {
+            fault: late(limit),
+            bytes_sent: length,
+            proven_unsent: false,
+            refused: false,
+        })),
     }
 }
 
@@ -230,11 +239,13 @@ fn http2_request(outgoing: Outgoing, pool: &Pool) -> Request<Full<Bytes>> {
         .authority(pool.origin().authority())
         .path_and_query(outgoing.path.clone())
         .build();
+    let length = HeaderValue::from(outgoing.body.len());
     let mut request = Request::new(Full::new(outgoing.body));
     *request.method_mut() = outgoing.method;
     *request.uri_mut() = uri.unwrap_or_else(|_| Uri::from(outgoing.path));
     *request.headers_mut() = outgoing.headers;
     request.headers_mut().remove(HOST);
+    request.headers_mut().insert(CONTENT_LENGTH, length);
     request
 }
 

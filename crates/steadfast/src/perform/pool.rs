@@ -76,7 +76,8 @@ impl Pool {
         if let Some(lease) = self.pooled(max_idle).await {
             return Ok(lease);
         }
-        self.fresh().await
+        // Boxed, as everything rare on the way of a call is: each call holds room for what is not.
+        Box::pin(self.fresh()).await
     }
 
     async fn pooled(&self, max_idle: Option<Duration>) -> Option<Lease> {

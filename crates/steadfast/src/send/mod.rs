@@ -89,10 +89,23 @@ pub(crate) fn detached(link: Arc<Link>, call: Call, handle: CallHandle) -> Detac
     let upstream = link.upstream.read().clone();
     let policy = Policy::of(&call, upstream.as_deref());
     let cancel_on_drop = policy.cancel_on_drop.then(|| handle.clone());
+    let job = Job {
+        call,
+        policy,
+        handle,
+    };
     Detached {
-        work: Some(run(link, call, policy, handle, 0)),
+        work: Some(run(link, Arc::new(job), 0)),
         cancel_on_drop,
     }
+}
+
+/// One call with what is decided about it. Shared, so that neither is copied on the way.
+#[derive(Debug)]
+struct Job {
+    call: Call,
+    policy: Policy,
+    handle: CallHandle,
 }
 
 type Work = Pin<Box<dyn Future<Output = Answer> + Send>>;
@@ -172,7 +185,7 @@ enum Tried {
     /// Redirected within the origin: send it there.
     Moved { to: PathAndQuery, sent: Sent },
     /// It was sent, and its result was not observed.
-    Lost(NotObserved),
+    Lost(Box<NotObserved>),
 }
 
 /// Which part of the budget a further try takes.
@@ -190,73 +203,82 @@ const PATIENCE: Millis = Millis::secs(5);
 
 /// Sends a call until there is an answer or the budget is used up. `reissued`: how often the read
 /// was asked before.
-fn run(link: Arc<Link>, call: Call, policy: Policy, handle: CallHandle, reissued: u32) -> Work {
-    Box::pin(async move {
-        let mut budget = Budget {
-            session: 1,
-            unsent: 2,
-            headers: 1,
-            redirects: 3,
-            reissues: 1u32.saturating_sub(reissued),
-        };
-        let mut reissued = reissued;
-        let (mut after, mut moved) = (None, None);
-        loop {
-            let patience = patience(&link);
-            let route = tokio::select! {
-                route = link.route(after, patience) => route,
-                () = handle.inner.cancelled.notified() => {
-                    return Answer::Failed(Failure::Cancelled);
-                }
-            };
-            let Some(route) = route else {
-                return Answer::Failed(Failure::Unavailable(Box::new(link.report())));
-            };
-            let to = moved.take();
-            match once::once(&link, &route, &call, &policy, &handle, reissued, to).await {
-                Tried::Done(answer) => {
-                    if policy.is_remembered() {
-                        link.keep_remembered().await;
-                    }
-                    return answer;
-                }
-                Tried::Again {
-                    after: newer,
-                    why,
-                    sent,
-                } => {
-                    if !budget.take(why) {
-                        return too_often(&link, &policy, sent, why);
-                    }
-                    after = newer.or(after);
-                }
-                Tried::Moved { to, sent } => {
-                    if !budget.take(Why::Redirect) {
-                        return too_often(&link, &policy, sent, Why::Redirect);
-                    }
-                    moved = Some(to);
-                }
-                Tried::Lost(lost) => {
-                    let wait = lost.fault.as_ref().and_then(|fault| fault.retry_after);
-                    let may_wait = wait.is_none_or(|wait| wait <= PATIENCE);
-                    if !policy.reissue || budget.reissues == 0 || !may_wait {
-                        return Answer::Failed(Failure::NotObserved(Box::new(lost)));
-                    }
-                    budget.reissues -= 1;
-                    reissued += 1;
-                    tokio::time::sleep(wait.unwrap_or_default().duration()).await;
-                }
-            }
-        }
-    })
+fn run(link: Arc<Link>, job: Arc<Job>, reissued: u32) -> Work {
+    Box::pin(attempts(link, job, reissued))
 }
 
-/// How long a request waits for an opening that is under way.
-fn patience(link: &Link) -> Duration {
+async fn attempts(link: Arc<Link>, job: Arc<Job>, mut reissued: u32) -> Answer {
+    let policy = &job.policy;
+    let mut budget = Budget {
+        session: 1,
+        unsent: 2,
+        headers: 1,
+        redirects: 3,
+        reissues: 1u32.saturating_sub(reissued),
+    };
+    let (mut after, mut moved) = (None, None);
+    loop {
+        let route = match link.route_now(after) {
+            Some(route) => route,
+            None => match Box::pin(wait_for_route(&link, after, &job.handle)).await {
+                Ok(route) => route,
+                Err(failure) => return Answer::Failed(failure),
+            },
+        };
+        let to = moved.take();
+        match once::once(&link, &route, &job, reissued, to).await {
+            Tried::Done(answer) => {
+                if policy.is_remembered() {
+                    Box::pin(link.keep_remembered()).await;
+                }
+                return answer;
+            }
+            Tried::Again {
+                after: newer,
+                why,
+                sent,
+            } => {
+                if !budget.take(why) {
+                    return too_often(&link, policy, sent, why);
+                }
+                after = newer.or(after);
+            }
+            Tried::Moved { to, sent } => {
+                if !budget.take(Why::Redirect) {
+                    return too_often(&link, policy, sent, Why::Redirect);
+                }
+                moved = Some(to);
+            }
+            Tried::Lost(lost) => {
+                let wait = lost.fault.as_ref().and_then(|fault| fault.retry_after);
+                let may_wait = wait.is_none_or(|wait| wait <= PATIENCE);
+                if !policy.reissue || budget.reissues == 0 || !may_wait {
+                    return Answer::Failed(Failure::NotObserved(lost));
+                }
+                budget.reissues -= 1;
+                reissued += 1;
+                Box::pin(tokio::time::sleep(wait.unwrap_or_default().duration())).await;
+            }
+        }
+    }
+}
+
+/// Waits for an opening that is under way, and no longer than it may take to connect.
+async fn wait_for_route(
+    link: &Link,
+    after: Option<Generation>,
+    handle: &CallHandle,
+) -> Result<Arc<Route>, Failure> {
     let upstream = link.upstream.read().clone();
-    upstream.map_or(Duration::ZERO, |upstream| {
+    let patience = upstream.map_or(Duration::ZERO, |upstream| {
         upstream.retry.connect_timeout.duration()
-    })
+    });
+    tokio::select! {
+        route = link.route(after, patience) => {
+            route.ok_or_else(|| Failure::Unavailable(Box::new(link.report())))
+        }
+        () = handle.inner.cancelled.notified() => Err(Failure::Cancelled),
+    }
 }
 
 /// What is known of a request without an answer.
@@ -266,8 +288,8 @@ fn not_observed(
     sent: Sent,
     evidence: impl Into<String>,
     fault: Option<Fault>,
-) -> NotObserved {
-    NotObserved {
+) -> Box<NotObserved> {
+    Box::new(NotObserved {
         server: link.server.as_str().to_owned(),
         tool: policy.tool.clone(),
         method: policy.method.clone(),
@@ -280,7 +302,7 @@ fn not_observed(
         bytes_sent: sent.bytes,
         evidence: evidence.into(),
         fault,
-    }
+    })
 }
 
 /// What is known of a request that came back each time it was sent.
@@ -298,7 +320,7 @@ fn too_often(link: &Link, policy: &Policy, sent: Sent, why: Why) -> Answer {
         // Who redirects has looked at the request.
         Why::Redirect => Executed::Unknown,
     };
-    Answer::Failed(Failure::NotObserved(Box::new(refused)))
+    Answer::Failed(Failure::NotObserved(refused))
 }
 
 /// When and how much of a request left.
@@ -340,4 +362,20 @@ fn headers_for(route: &Route, message: &[u8]) -> http::HeaderMap {
         compose::insert(&mut headers, crate::route::MCP_METHOD, &method);
     }
     headers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<F>(_: impl Fn(Arc<Link>, Arc<Job>, u32) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// Each call allocates and fills this much: what is rare on its way is boxed apart.
+    #[test]
+    fn a_call_on_its_way_is_small() {
+        let size = size(attempts);
+        assert!(size <= 2_560, "{size} bytes");
+    }
 }

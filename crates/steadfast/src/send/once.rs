@@ -12,8 +12,8 @@ use steadfast_core::wire::envelope::{self, Kind as MessageKind};
 use steadfast_core::{Era, Fault, Kind, connection, session};
 
 use super::compose::{self, Composed};
-use super::{Policy, Sent, Tried, Why, not_observed, stream};
-use crate::call::{Answer, Call, CallHandle, Failure};
+use super::{Job, Sent, Tried, Why, not_observed, stream};
+use crate::call::{Answer, Failure};
 use crate::catalog;
 use crate::clock;
 use crate::drive::Input;
@@ -27,9 +27,7 @@ use crate::route::{Route, redirect};
 pub(super) struct Attempt<'a> {
     pub(super) link: &'a Arc<Link>,
     pub(super) route: &'a Arc<Route>,
-    pub(super) call: &'a Call,
-    pub(super) policy: &'a Policy,
-    pub(super) handle: &'a CallHandle,
+    pub(super) job: &'a Arc<Job>,
     pub(super) reissued: u32,
     pub(super) id: i64,
     pub(super) sent: Sent,
@@ -41,21 +39,17 @@ pub(super) struct Attempt<'a> {
 pub(super) async fn once(
     link: &Arc<Link>,
     route: &Arc<Route>,
-    call: &Call,
-    policy: &Policy,
-    handle: &CallHandle,
+    job: &Arc<Job>,
     reissued: u32,
     moved: Option<PathAndQuery>,
 ) -> Tried {
     let busy = route.enter();
     let id = link.next_id();
-    let Composed { headers, body } = compose::compose(link, route, call, policy, id);
+    let Composed { headers, body } = compose::compose(link, route, &job.call, &job.policy, id);
     let mut attempt = Attempt {
         link,
         route,
-        call,
-        policy,
-        handle,
+        job,
         reissued,
         id,
         sent: Sent {
@@ -66,13 +60,13 @@ pub(super) async fn once(
         moved,
     };
     if route.endpoint.is_some() {
-        return attempt.over_http_sse(headers, body).await;
+        return Box::pin(attempt.over_http_sse(headers, body)).await;
     }
     let terms = Terms {
         // A write never goes out on a connection that may have died unnoticed (WR-04 b).
-        max_idle: (policy.effect == steadfast_core::Effect::Write)
+        max_idle: (job.policy.effect == steadfast_core::Effect::Write)
             .then(|| route.upstream.retry.connection_max_idle.duration()),
-        headers_within: if policy.endless {
+        headers_within: if job.policy.endless {
             Duration::from_secs(u64::from(u32::MAX))
         } else {
             route.upstream.retry.request_timeout.duration()
@@ -83,8 +77,9 @@ pub(super) async fn once(
         request.path = path.clone();
     }
     let outcome = tokio::select! {
+        biased;
         outcome = exchange(&route.upstream.pool, request, terms) => outcome,
-        () = handle.inner.cancelled.notified() => {
+        () = job.handle.inner.cancelled.notified() => {
             attempt.tell_cancelled();
             return Tried::Done(Answer::Failed(Failure::Cancelled));
         }
@@ -149,13 +144,14 @@ impl Attempt<'_> {
         if status.is_success() && media == Media::EventStream {
             self.learn_path();
             let events = Events::new(reply.body, self.route.upstream.max_message);
-            return stream::begin(self, events, busy).await;
+            return Box::pin(stream::begin(self, events, busy)).await;
         }
         let (status, headers) = (status.as_u16(), reply.headers);
         let limit = self.route.upstream.retry.silence_timeout.duration();
         let collected = tokio::select! {
+            biased;
             collected = tokio::time::timeout(limit, reply.body.collect(self.route.upstream.max_message)) => collected,
-            () = self.handle.inner.cancelled.notified() => {
+            () = self.job.handle.inner.cancelled.notified() => {
                 self.tell_cancelled();
                 return Tried::Done(Answer::Failed(Failure::Cancelled));
             }
@@ -177,7 +173,7 @@ impl Attempt<'_> {
         if (200..300).contains(&status) {
             return self.success(status, media, &body);
         }
-        self.refused(status, media, &headers, &body).await
+        Box::pin(self.refused(status, media, &headers, &body)).await
     }
 
     /// 2xx with a body that should be the JSON-RPC response.
@@ -283,7 +279,7 @@ impl Attempt<'_> {
     /// Whether the list of tools now asks for other headers than were sent (2026-07-28
     /// streamable-http, "Client Behavior": call tools/list, then retry with the appropriate headers).
     async fn headers_changed(&self) -> bool {
-        let Some(tool) = &self.policy.tool else {
+        let Some(tool) = &self.job.policy.tool else {
             return false;
         };
         let before = self.link.catalog.read().clone();
@@ -332,9 +328,9 @@ impl Attempt<'_> {
     pub(super) fn whole(&self, status: u16, body: &Bytes, read: &envelope::Envelope) -> Answer {
         self.remember(read);
         let shaped = compose::answer_for(
-            self.call,
+            &self.job.call,
             self.route,
-            self.policy,
+            &self.job.policy,
             body,
             read,
             self.reissued,
@@ -343,8 +339,8 @@ impl Attempt<'_> {
             Some(message) => Answer::Whole { status, message },
             None => {
                 let evidence = "the server asks for input, which this agent cannot give yet";
-                let lost = not_observed(self.link, self.policy, self.sent, evidence, None);
-                Answer::Failed(Failure::NotObserved(Box::new(lost)))
+                let lost = not_observed(self.link, &self.job.policy, self.sent, evidence, None);
+                Answer::Failed(Failure::NotObserved(lost))
             }
         }
     }
@@ -364,18 +360,18 @@ impl Attempt<'_> {
     /// Takes note of what the session is to remember.
     fn remember(&self, read: &envelope::Envelope) {
         let is_done = read.kind == MessageKind::Result && self.route.era() == Era::Legacy;
-        if !is_done || !self.policy.is_remembered() {
+        if !is_done || !self.job.policy.is_remembered() {
             return;
         }
-        let source = &self.call.message;
+        let source = &self.job.call.message;
         let mut remembered = self.link.remembered.lock();
         let raw = |range: &Option<std::ops::Range<usize>>| {
             let range = range.clone()?;
             Some(String::from_utf8_lossy(&source[range]).into_owned())
         };
-        let uri = raw(&self.call.params.uri);
-        match self.policy.method.as_str() {
-            "logging/setLevel" => remembered.log_level = raw(&self.call.params.whole),
+        let uri = raw(&self.job.call.params.uri);
+        match self.job.policy.method.as_str() {
+            "logging/setLevel" => remembered.log_level = raw(&self.job.call.params.whole),
             "resources/subscribe" => remembered.subscriptions.extend(uri),
             _ => {
                 if let Some(uri) = uri {
@@ -388,7 +384,7 @@ impl Attempt<'_> {
     pub(super) fn lost(&self, evidence: impl Into<String>, fault: Option<Fault>) -> Tried {
         Tried::Lost(not_observed(
             self.link,
-            self.policy,
+            &self.job.policy,
             self.sent,
             evidence,
             fault,
@@ -401,7 +397,7 @@ impl Attempt<'_> {
         if self.route.era() == Era::Modern {
             return;
         }
-        let reason = self.handle.inner.reason.lock().clone().flatten();
+        let reason = self.job.handle.inner.reason.lock().clone().flatten();
         let reason = reason.map_or_else(String::new, |reason| format!(r#","reason":{reason}"#));
         let id = self.id;
         let message = format!(
@@ -435,7 +431,7 @@ impl Attempt<'_> {
         let limit = upstream.retry.call_timeout.duration();
         let answered = tokio::select! {
             answered = tokio::time::timeout(limit, answer) => answered,
-            () = self.handle.inner.cancelled.notified() => {
+            () = self.job.handle.inner.cancelled.notified() => {
                 self.tell_cancelled();
                 return Tried::Done(Answer::Failed(Failure::Cancelled));
             }

@@ -16,8 +16,8 @@ use steadfast_core::{Era, EventCursor, Millis, Mono, stream};
 use tokio::sync::mpsc;
 
 use super::once::Attempt;
-use super::{Policy, Sent, Tried, compose, not_observed, run};
-use crate::call::{Answer, AnswerStream, Call, CallHandle, Failure, Message, NotObserved};
+use super::{Job, Sent, Tried, compose, not_observed, run};
+use crate::call::{Answer, AnswerStream, Failure, Message, NotObserved};
 use crate::clock;
 use crate::link::{Link, ServerRequest};
 use crate::perform::ask::{media_of, retry_after};
@@ -39,7 +39,7 @@ pub(super) async fn begin(attempt: &Attempt<'_>, mut events: Events, busy: Busy)
     let mut first = tokio::select! {
         read = events.next() => Some(read),
         () = tokio::time::sleep(FIRST_EVENT) => None,
-        () = attempt.handle.inner.cancelled.notified() => {
+        () = attempt.job.handle.inner.cancelled.notified() => {
             attempt.tell_cancelled();
             return Tried::Done(Answer::Failed(Failure::Cancelled));
         }
@@ -49,11 +49,11 @@ pub(super) async fn begin(attempt: &Attempt<'_>, mut events: Events, busy: Busy)
             Taken::More => first = events.ready(),
             Taken::Answered => {
                 events.finish();
-                return Tried::Done(Answer::Stream(reader.stream(ready, None, attempt.handle)));
+                return Tried::Done(Answer::Stream(reader.stream(ready, None)));
             }
             Taken::Broken(how) => {
                 let (sender, receiver) = mpsc::channel(BACKLOG);
-                let answer = reader.stream(ready, Some(receiver), attempt.handle);
+                let answer = reader.stream(ready, Some(receiver));
                 tokio::spawn(reader.pump(Source::Broken(how), sender, busy));
                 return Tried::Done(Answer::Stream(answer));
             }
@@ -64,7 +64,7 @@ pub(super) async fn begin(attempt: &Attempt<'_>, mut events: Events, busy: Busy)
         }
     }
     let (sender, receiver) = mpsc::channel(BACKLOG);
-    let answer = reader.stream(ready, Some(receiver), attempt.handle);
+    let answer = reader.stream(ready, Some(receiver));
     tokio::spawn(reader.pump(Source::Open(Box::new(events)), sender, busy));
     Tried::Done(Answer::Stream(answer))
 }
@@ -87,9 +87,7 @@ enum Taken {
 struct Reader {
     link: Arc<Link>,
     route: Arc<Route>,
-    call: Call,
-    policy: Policy,
-    handle: CallHandle,
+    job: Arc<Job>,
     reissued: u32,
     id: i64,
     sent: Sent,
@@ -103,9 +101,7 @@ impl Reader {
         Self {
             link: Arc::clone(attempt.link),
             route: Arc::clone(attempt.route),
-            call: attempt.call.clone(),
-            policy: attempt.policy.clone(),
-            handle: attempt.handle.clone(),
+            job: Arc::clone(attempt.job),
             reissued: attempt.reissued,
             id: attempt.id,
             sent: attempt.sent,
@@ -122,9 +118,9 @@ impl Reader {
         &self,
         ready: VecDeque<Message>,
         rest: Option<mpsc::Receiver<Message>>,
-        handle: &CallHandle,
     ) -> AnswerStream {
-        let cancel_on_drop = self.policy.cancel_on_drop.then(|| handle.clone());
+        let job = &self.job;
+        let cancel_on_drop = job.policy.cancel_on_drop.then(|| job.handle.clone());
         AnswerStream::new(ready, rest, cancel_on_drop)
     }
 
@@ -191,7 +187,8 @@ impl Reader {
                 if read.method(&message) == "notifications/tools/list_changed" {
                     self.link.tell(crate::drive::Input::ListChanged);
                 }
-                let notification = compose::notification_for(&self.call, self.id, &message, &read);
+                let notification =
+                    compose::notification_for(&self.job.call, self.id, &message, &read);
                 out.extend(notification.map(Message::Notification));
                 Some(Taken::More)
             }
@@ -222,9 +219,7 @@ impl Reader {
         Attempt {
             link: &self.link,
             route: &self.route,
-            call: &self.call,
-            policy: &self.policy,
-            handle: &self.handle,
+            job: &self.job,
             reissued: self.reissued,
             id: self.id,
             sent: self.sent,
@@ -249,7 +244,7 @@ impl Reader {
 
     /// When the machine wants to be woken: never for a stream without limits of time.
     fn deadline(&self) -> Option<Mono> {
-        if self.policy.endless {
+        if self.job.policy.endless {
             return None;
         }
         answer::deadline(&self.state, &self.limits).map(|deadline| deadline.at)
@@ -258,9 +253,9 @@ impl Reader {
     /// Reads to the end of the call.
     async fn pump(mut self, source: Source, sender: mpsc::Sender<Message>, busy: Busy) {
         let _busy = busy;
-        let handle = self.handle.clone();
+        let handle = self.job.handle.clone();
         let limit = self.route.upstream.retry.call_timeout.duration();
-        let endless = self.policy.endless;
+        let endless = self.job.policy.endless;
         let whole_call = async {
             if endless {
                 std::future::pending::<()>().await;
@@ -281,11 +276,11 @@ impl Reader {
             Last::TimedOut => {
                 self.attempt().tell_cancelled();
                 let evidence = "no answer within the call timeout";
-                let lost = not_observed(&self.link, &self.policy, self.sent, evidence, None);
+                let lost = not_observed(&self.link, &self.job.policy, self.sent, evidence, None);
                 return self.after_loss(lost, sender).await;
             }
             Last::Lost(evidence) => {
-                let lost = not_observed(&self.link, &self.policy, self.sent, evidence, None);
+                let lost = not_observed(&self.link, &self.job.policy, self.sent, evidence, None);
                 return self.after_loss(lost, sender).await;
             }
         };
@@ -302,7 +297,7 @@ impl Reader {
                     () = clock::wait_until(self.deadline()) => Taken::Broken(Break::Silence),
                 },
             };
-            if matches!(taken, Taken::Answered) && self.policy.is_remembered() {
+            if matches!(taken, Taken::Answered) && self.job.policy.is_remembered() {
                 self.link.keep_remembered().await;
             }
             for message in out.drain(..) {
@@ -403,20 +398,14 @@ impl Reader {
     }
 
     /// A read whose stream was lost is asked again; anything else ends with what is known.
-    async fn after_loss(self, lost: NotObserved, sender: mpsc::Sender<Message>) {
+    async fn after_loss(self, lost: Box<NotObserved>, sender: mpsc::Sender<Message>) {
         let failed = |failure| Message::Failed(failure);
-        if !self.policy.reissue || self.reissued > 0 {
-            let failure = Failure::NotObserved(Box::new(lost));
+        if !self.job.policy.reissue || self.reissued > 0 {
+            let failure = Failure::NotObserved(lost);
             let _ = sender.send(failed(failure)).await;
             return;
         }
-        let again = run(
-            self.link,
-            self.call,
-            self.policy,
-            self.handle,
-            self.reissued + 1,
-        );
+        let again = run(self.link, self.job, self.reissued + 1);
         match again.await {
             Answer::Whole { message, .. } => {
                 let _ = sender.send(Message::Response(message)).await;
