@@ -17,6 +17,39 @@ pub struct Step<State, Fact, Action> {
     pub outcome: Outcome,
 }
 
+impl<State, Fact, Action> Step<State, Fact, Action> {
+    /// The event was used: `fact` says which state was entered.
+    pub(crate) fn entered(
+        state: State,
+        fact: Fact,
+        actions: Vec<Action>,
+        deadline: Option<Deadline>,
+    ) -> Self {
+        Self {
+            state,
+            facts: vec![fact],
+            actions,
+            deadline,
+            outcome: Outcome::Used,
+        }
+    }
+
+    /// The event changed nothing.
+    pub(crate) const fn ignored(
+        state: State,
+        why: &'static str,
+        deadline: Option<Deadline>,
+    ) -> Self {
+        Self {
+            state,
+            facts: Vec::new(),
+            actions: Vec::new(),
+            deadline,
+            outcome: Outcome::Ignored { why },
+        }
+    }
+}
+
 /// Whether an event was used. Nothing is dropped without a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {

@@ -7,7 +7,6 @@ use crate::deadline::{Deadline, Reason};
 use crate::fault::{Fault, Kind, Verdict};
 use crate::identity::{AttemptId, Generation};
 use crate::now::{Millis, Mono};
-use crate::step::Outcome;
 
 /// Doubts that come closer together than this are one question to the server.
 const DOUBT_PAUSE: Millis = Millis::secs(1);
@@ -385,21 +384,11 @@ fn enter(state: State, actions: Vec<Action>, reason: impl Into<String>, cx: &Con
         state: state.clone(),
         reason: reason.into(),
     };
-    Step {
-        deadline: deadline(&state, cx.policy),
-        state,
-        facts: vec![fact],
-        actions,
-        outcome: Outcome::Used,
-    }
+    let deadline = deadline(&state, cx.policy);
+    Step::entered(state, fact, actions, deadline)
 }
 
 fn ignored(state: State, why: &'static str, cx: &Context<'_>) -> Step {
-    Step {
-        deadline: deadline(&state, cx.policy),
-        state,
-        facts: Vec::new(),
-        actions: Vec::new(),
-        outcome: Outcome::Ignored { why },
-    }
+    let deadline = deadline(&state, cx.policy);
+    Step::ignored(state, why, deadline)
 }

@@ -5,7 +5,6 @@ use crate::deadline::Deadline;
 use crate::fault::{Fault, Kind};
 use crate::identity::{Generation, SessionId};
 use crate::now::Mono;
-use crate::step::Outcome;
 
 /// Feeds one event.
 #[must_use]
@@ -154,21 +153,11 @@ fn enter(state: State, actions: Vec<Action>, reason: impl Into<String>, cx: &Con
         state: state.clone(),
         reason: reason.into(),
     };
-    Step {
-        deadline: deadline(&state, cx.policy),
-        state,
-        facts: vec![fact],
-        actions,
-        outcome: Outcome::Used,
-    }
+    let deadline = deadline(&state, cx.policy);
+    Step::entered(state, fact, actions, deadline)
 }
 
 fn ignored(state: State, why: &'static str, cx: &Context<'_>) -> Step {
-    Step {
-        deadline: deadline(&state, cx.policy),
-        state,
-        facts: Vec::new(),
-        actions: Vec::new(),
-        outcome: Outcome::Ignored { why },
-    }
+    let deadline = deadline(&state, cx.policy);
+    Step::ignored(state, why, deadline)
 }

@@ -7,7 +7,6 @@ use crate::backoff;
 use crate::deadline::{Deadline, Reason};
 use crate::identity::{AttemptId, EventCursor};
 use crate::now::Millis;
-use crate::step::Outcome;
 use crate::stream::{self, Break};
 
 /// A stream that ended sooner and brought nothing was fruitless.
@@ -313,21 +312,11 @@ fn enter(state: State, actions: Vec<Action>, cx: &Context<'_>) -> Step {
         at: cx.now.wall,
         state: state.clone(),
     };
-    Step {
-        deadline: deadline(&state, cx.policy),
-        state,
-        facts: vec![fact],
-        actions,
-        outcome: Outcome::Used,
-    }
+    let deadline = deadline(&state, cx.policy);
+    Step::entered(state, fact, actions, deadline)
 }
 
 fn ignored(state: State, why: &'static str, cx: &Context<'_>) -> Step {
-    Step {
-        deadline: deadline(&state, cx.policy),
-        state,
-        facts: Vec::new(),
-        actions: Vec::new(),
-        outcome: Outcome::Ignored { why },
-    }
+    let deadline = deadline(&state, cx.policy);
+    Step::ignored(state, why, deadline)
 }
