@@ -22,11 +22,6 @@ mod output;
 
 use std::process::ExitCode;
 
-/// A call makes many small allocations, on whatever thread it is, between answers of any size: in
-/// `cargo xtask bench` the system's allocator spends a fifth more CPU on a small call.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     cli::main()
 }
