@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::uri::PathAndQuery;
 use parking_lot::Mutex;
 use steadfast_core::identity::RpcId;
-use steadfast_core::quirks::Media;
+use steadfast_core::quirks::{self, Media};
 use steadfast_core::wire::envelope::Envelope;
 use steadfast_core::{Fault, Kind};
 use tokio::sync::oneshot;
@@ -67,7 +67,7 @@ pub(crate) async fn open(upstream: &Upstream) -> Result<(Events, PathAndQuery), 
             .await
             .map_err(|unanswered| NoStream::Fault(unanswered.fault))?;
         let status = reply.status.as_u16();
-        if matches!(status, 401 | 403 | 408 | 425 | 429 | 500 | 502..=504) {
+        if matches!(status, 401 | 403) || quirks::is_temporary(status) {
             let message = format!("the server answered a GET with {status}");
             let kind = if status < 408 {
                 Kind::Forbidden

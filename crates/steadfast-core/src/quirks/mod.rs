@@ -73,6 +73,12 @@ pub struct Answer<'a> {
     pub era: Era,
 }
 
+/// Whether a status to a GET for a stream says "not now" rather than "not offered": time mends it.
+#[must_use]
+pub const fn is_temporary(status: u16) -> bool {
+    matches!(status, 408 | 425 | 429 | 500 | 502..=504)
+}
+
 /// Whether the server no longer knows the session that the request carried. Never without a session
 /// id on the request, never in the modern era (SE-01, SE-02, SE-03, PV-10).
 #[must_use]

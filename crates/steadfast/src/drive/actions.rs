@@ -392,10 +392,7 @@ async fn check(link: &Arc<Link>, route: &Arc<Route>) -> Result<Health, Fault> {
                 MCP_METHOD,
                 http::HeaderValue::from_static("server/discover"),
             );
-            let meta = open::own_meta(route.known.revision);
-            Bytes::from(format!(
-                r#"{{"jsonrpc":"2.0","id":{id},"method":"server/discover","params":{{"_meta":{meta}}}}}"#
-            ))
+            Bytes::from(open::discover(id, route.known.revision))
         }
         Era::Legacy => open::harmless(link, id),
     };

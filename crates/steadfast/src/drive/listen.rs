@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use steadfast_core::identity::{AttemptId, EventCursor};
 use steadfast_core::now::Millis;
-use steadfast_core::quirks::Media;
+use steadfast_core::quirks::{self, Media};
 use steadfast_core::stream::listen::Event;
 use steadfast_core::wire::sse;
 
@@ -75,8 +75,7 @@ fn declined(reply: &Reply, attempt: AttemptId) -> Option<Event> {
             status: None,
         });
     }
-    let is_temporary = matches!(status.as_u16(), 408 | 425 | 429 | 500 | 502..=504);
-    Some(if is_temporary {
+    Some(if quirks::is_temporary(status.as_u16()) {
         Event::Failed {
             attempt,
             retry_after: retry_after(&reply.headers),

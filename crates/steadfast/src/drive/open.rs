@@ -359,7 +359,7 @@ impl Handshake<'_> {
     }
 }
 
-fn discover(id: i64, revision: Revision) -> String {
+pub(super) fn discover(id: i64, revision: Revision) -> String {
     let meta = own_meta(revision);
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"server/discover","params":{{"_meta":{meta}}}}}"#

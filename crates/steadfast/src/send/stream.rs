@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_core::identity::AttemptId;
-use steadfast_core::quirks::Media;
+use steadfast_core::quirks::{self, Media};
 use steadfast_core::stream::{Break, answer};
 use steadfast_core::wire::envelope::{self, Kind as MessageKind};
 use steadfast_core::wire::sse;
@@ -387,7 +387,7 @@ impl Reader {
         if reply.status.is_success() && media_of(&reply.headers) == Media::EventStream {
             return Ok(Events::new(reply.body, upstream.max_message));
         }
-        if matches!(status, 408 | 425 | 429 | 500 | 502..=504) {
+        if quirks::is_temporary(status) {
             return Err(failed(retry_after(&reply.headers)));
         }
         self.link.doubt(self.route.generation);
