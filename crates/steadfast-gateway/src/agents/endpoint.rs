@@ -11,6 +11,7 @@ use steadfast_core::{AgentName, ServerName, code};
 use super::inbound::{self, Content};
 use super::legacy::{self, SESSION_ID};
 use super::modern::{self, mirrored};
+use super::routing;
 use crate::Gate;
 use crate::body::Body;
 use crate::directory::is_name;
@@ -71,7 +72,7 @@ fn caller(gate: &Gate, agent: AgentName, path: &str) -> Result<Caller, Box<Respo
         return Err(Box::new(problem.response()));
     }
     let link = is_name(name)
-        .then(|| gate.keeper.link(&agent, &ServerName::from(name)))
+        .then(|| routing::link(gate, &agent, &ServerName::from(name), None))
         .flatten();
     link.map(|link| Caller { agent, link }).ok_or_else(|| {
         // The same for a server that does not exist and for one of other agents.

@@ -12,6 +12,7 @@
 //! | [`events`] | the event log: streams that can be resumed |
 //! | [`stream_body`] | server-sent events on their way out |
 //! | [`fanout`] | what servers send outside of any call |
+//! | [`routing`] | which upstream connection serves a request |
 //! | [`render`] | what is said where the server says nothing |
 
 use steadfast_core::{AgentName, ServerName};
@@ -28,6 +29,7 @@ pub(crate) mod inbound;
 pub(crate) mod legacy;
 pub(crate) mod modern;
 pub(crate) mod render;
+pub(crate) mod routing;
 pub(crate) mod session;
 pub(crate) mod sessions;
 pub(crate) mod stream_body;

@@ -18,7 +18,7 @@ use super::endpoint::Caller;
 use super::events::Priming;
 use super::inbound::{self, Content, Inbound};
 use super::session::Session;
-use super::{hello, render, stream_body};
+use super::{hello, render, routing, stream_body};
 use crate::Gate;
 use crate::body::Body;
 use crate::problem::{
@@ -49,12 +49,13 @@ pub(crate) async fn post(
         Ok(session) => session,
         Err(refused) => return *refused,
     };
+    let link = link(gate, caller, &session);
     match content {
-        Content::Message(inbound) => message(gate, &caller.link, &session, inbound).await,
+        Content::Message(inbound) => message(gate, &link, &session, inbound).await,
         Content::Batch(body) if session.revision == Revision::V2025_03_26 => {
             match inbound::batch(&body) {
                 // Boxed as everything rare is: each connection holds room for what is not.
-                Ok(messages) => Box::pin(batch::post(gate, &caller.link, &session, messages)).await,
+                Ok(messages) => Box::pin(batch::post(gate, &link, &session, messages)).await,
                 Err(invalid) => inbound::refusal(invalid),
             }
         }
@@ -99,6 +100,13 @@ async fn find(
         )),
         Err(error) => Err(Box::new(store_failed(id, &error))),
     }
+}
+
+/// The connection that serves this session.
+fn link(gate: &Gate, caller: &Caller, session: &Session) -> Arc<Link> {
+    let server = caller.link.server();
+    let link = routing::link(gate, &caller.agent, server, Some(session));
+    link.unwrap_or_else(|| Arc::clone(&caller.link))
 }
 
 /// The store does not answer: 503, so that nobody takes the session for lost.

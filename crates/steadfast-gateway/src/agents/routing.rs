@@ -1,0 +1,20 @@
+//! Which upstream connection serves an agent: every request of an agent gets its link here.
+
+use std::sync::Arc;
+
+use steadfast::Link;
+use steadfast_core::{AgentName, ServerName};
+
+use super::session::Session;
+use crate::Gate;
+
+/// The link that serves `agent` at `server`; `None` where the agent has no such server. `session` is the
+/// agent's conversation, where there is one: an agent of the modern era has none.
+pub(crate) fn link(
+    gate: &Gate,
+    agent: &AgentName,
+    server: &ServerName,
+    _session: Option<&Session>,
+) -> Option<Arc<Link>> {
+    gate.keeper.link(agent, server)
+}
