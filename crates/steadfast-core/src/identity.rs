@@ -115,10 +115,12 @@ impl RpcId {
     pub fn from_json(text: &str) -> Option<Self> {
         match text.as_bytes().first()? {
             b'"' => Some(Self::Raw(text.into())),
-            b'-' | b'0'..=b'9' => Some(
+            // The one whole number that is written in two ways: `-0` must come back as it is.
+            b'-' | b'0'..=b'9' if text != "-0" => Some(
                 text.parse()
                     .map_or_else(|_| Self::Raw(text.into()), Self::Integer),
             ),
+            b'-' => Some(Self::Raw(text.into())),
             _ => None,
         }
     }

@@ -11,7 +11,8 @@
 //! 3. [`fault`] and [`code`]: what went wrong, and who must act.
 //! 4. [`quirks`]: one table of how servers really say "unknown session" or "not modern".
 //! 5. [`step`]: what a machine returns; then [`connection`], [`session`], [`stream`].
-//! 6. [`wire`]: pure codecs. [`bridge`]: what a message of one era becomes in the other.
+//! 6. [`wire`]: pure codecs. [`bridge`]: what a message of one era becomes in the other. [`question`]:
+//!    who may be asked what by a server.
 //!
 //! # How to drive a machine
 //!
@@ -36,6 +37,7 @@ pub mod effect;
 pub mod fault;
 pub mod identity;
 pub mod now;
+pub mod question;
 pub mod quirks;
 pub mod revision;
 pub mod session;
