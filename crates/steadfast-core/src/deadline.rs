@@ -25,6 +25,8 @@ pub enum Reason {
     CheckHealth,
     /// Open the standalone GET stream again.
     ReopenStream,
+    /// Ask the server for other notifications than those of the present stream.
+    RenewStream,
     /// Ask again whether the server offers a stream.
     RecheckStream,
     /// An attempt to open a stream has taken too long.

@@ -3,11 +3,11 @@
 
 mod common;
 
-use common::{Answer, Connection, Listen, Machine, Moment, Session};
+use common::{Answer, Connection, Listen, Machine, Moment, Session, Subscription};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use steadfast_core::step::Outcome;
-use steadfast_core::stream::{Break, answer, listen};
+use steadfast_core::stream::{self, Break, answer, listen, subscription};
 use steadfast_core::{
     AttemptId, EventCursor, Fault, Generation, Jitter, Kind, Millis, Mono, SessionId, connection,
     session,
@@ -202,6 +202,42 @@ fn listen_event(one: Move, step: u64) -> listen::Event {
     }
 }
 
+fn filter(pick: u8) -> subscription::Filter {
+    subscription::Filter {
+        tools: pick & 1 > 0,
+        prompts: pick & 2 > 0,
+        ..subscription::Filter::default()
+    }
+}
+
+fn subscription_event(one: Move, step: u64) -> subscription::Event {
+    use subscription::Event;
+    let attempt = AttemptId(recent(step, one.pick));
+    match one.kind % 24 {
+        0 | 1 => Event::Connected {
+            wanted: filter(one.pick / 4),
+        },
+        2 => Event::Disconnected,
+        3..=5 => Event::Wanted(filter(one.pick / 4)),
+        6..=10 => Event::Acknowledged {
+            attempt,
+            honoured: filter(one.pick / 16),
+        },
+        11 => Event::Refused {
+            attempt,
+            unknown: one.pick > 200,
+        },
+        12 | 13 => Event::Failed {
+            attempt,
+            retry_after: retry(one.pick),
+        },
+        14 => Event::Received { attempt },
+        15 | 16 => Event::Broken { attempt },
+        17 => Event::Ended { attempt },
+        _ => Event::Due,
+    }
+}
+
 fn answer_event(one: Move, step: u64) -> answer::Event {
     use answer::Event;
     let attempt = AttemptId(recent(step, one.pick));
@@ -277,9 +313,58 @@ proptest! {
         walk::<Listen>(&moves, &Default::default(), listen_event, |now, actions| {
             let opens = actions.iter().filter(|action| matches!(action, listen::Action::Open { .. }));
             openings.extend(opens.map(|_| now));
-            openings.retain(|at| now.since(*at) < listen::BURST_WINDOW);
-            assert!(openings.len() <= listen::BURST, "opened at {openings:?}");
+            openings.retain(|at| now.since(*at) < stream::BURST_WINDOW);
+            assert!(openings.len() <= stream::BURST, "opened at {openings:?}");
         })?;
+    }
+
+    /// And no stream is left open that nobody knows of.
+    #[test]
+    fn subscription_keeps_its_promises_and_never_becomes_a_hot_loop(moves in moves()) {
+        use subscription::{Action, State};
+        let mut openings: Vec<Mono> = Vec::new();
+        let mut live = Subscription::initial();
+        let mut now = Mono(0);
+        let policy = stream::Policy::default();
+        walk::<Subscription>(&moves, &policy, subscription_event, |now, actions| {
+            openings.extend(actions.iter().filter(|it| matches!(it, Action::Open { .. })).map(|_| now));
+            openings.retain(|at| now.since(*at) < stream::BURST_WINDOW);
+            assert!(openings.len() <= stream::BURST, "opened at {openings:?}");
+        })?;
+        let mut open: Vec<AttemptId> = Vec::new();
+        for (step, one) in (1..).zip(&moves) {
+            now = now + Millis(one.pass);
+            let moment = Moment { now, jitter: Jitter(one.jitter), attempt: AttemptId(step) };
+            let event = subscription_event(*one, step);
+            let ended = match &event {
+                subscription::Event::Refused { attempt, .. }
+                | subscription::Event::Failed { attempt, .. }
+                | subscription::Event::Broken { attempt }
+                | subscription::Event::Ended { attempt } => Some(*attempt),
+                _ => None,
+            };
+            let step = Subscription::step(live, event, moment, &policy);
+            // What the machine ignores is about a stream that ended long ago.
+            if step.outcome == Outcome::Used {
+                open.retain(|attempt| Some(*attempt) != ended);
+            }
+            for action in &step.actions {
+                match action {
+                    Action::Open { attempt, .. } => open.push(*attempt),
+                    Action::Close { attempt } => open.retain(|it| it != attempt),
+                    Action::Relist | Action::Doubt => {}
+                }
+            }
+            let known: Vec<AttemptId> = match &step.state {
+                State::Opening { attempt, before, .. } => {
+                    before.iter().map(|it| it.attempt).chain([*attempt]).collect()
+                }
+                State::Open { held, .. } => vec![held.attempt],
+                State::Off(_) | State::Idle(_) | State::Waiting { .. } | State::Resting { .. } | State::NotOffered(_) => Vec::new(),
+            };
+            prop_assert_eq!(&open, &known, "{:?}", step.state);
+            live = step.state;
+        }
     }
 
     #[test]

@@ -459,8 +459,8 @@ proptest! {
         }
         prop_assert_eq!(world.sessions.len(), 1, "sessions left behind: {:?}", world.sessions);
 
-        prop_assert!(most(&world.gets, listen::BURST_WINDOW) <= listen::BURST);
-        prop_assert!(most(&world.gets, Millis::mins(60)) <= 2 * listen::HOURLY as usize);
+        prop_assert!(most(&world.gets, stream::BURST_WINDOW) <= stream::BURST);
+        prop_assert!(most(&world.gets, Millis::mins(60)) <= 2 * stream::HOURLY as usize);
         // Five sessions are rebuilt at once in a minute; a connection that held for ten seconds is
         // opened again at once; each is followed by delays that double.
         prop_assert!(most(&world.opens, Millis::mins(1)) <= 20, "{:?}", world.opens);

@@ -116,6 +116,7 @@ pub fn next(deadline: Deadline, at: Wall, state: &connection::State) -> Option<N
         Reason::AttemptLimit
         | Reason::CheckHealth
         | Reason::OpenLimit
+        | Reason::RenewStream
         | Reason::ResumeAnswer
         | Reason::Silence => return None,
     };

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Break, Policy};
+use super::{Break, Budget, Policy};
 use crate::identity::{AttemptId, EventCursor};
 use crate::now::{Jitter, Millis, Mono, Now, Wall};
 
@@ -64,10 +64,8 @@ pub struct Memory {
     pub fruitless: u32,
     /// Failures to open in a row.
     pub failures: u32,
-    /// The last openings, oldest first: at most [`BURST`] within [`BURST_WINDOW`].
-    pub openings: Vec<Mono>,
-    /// Openings within the present hour, and when it began.
-    pub hour: (Mono, u32),
+    /// How often it was asked for.
+    pub budget: Budget,
     /// How long the stream lasted when something in front of the server cut it, the last two times
     /// (ST-07: shown as "idle cut ~2 s observed" when they agree).
     pub lasted: Vec<Millis>,
@@ -80,14 +78,6 @@ pub struct Memory {
     #[serde(default)]
     pub was_open: bool,
 }
-
-/// At most this many openings …
-pub const BURST: usize = 8;
-/// … within this long (ST-04: at most 10 in 3 s in all cases).
-pub const BURST_WINDOW: Millis = Millis::secs(3);
-/// Openings within an hour above which the stream counts as not offered until the recheck: one every
-/// three seconds, so that a server that polls by closing (2025-11-25 transports) stays below it.
-pub const HOURLY: u32 = 1_200;
 
 /// What can happen to a GET stream.
 #[derive(Clone, Debug, PartialEq, Eq)]

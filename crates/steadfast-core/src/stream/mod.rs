@@ -1,9 +1,13 @@
-//! SSE streams of the legacy era. [`listen`] is the standalone GET stream of a session; [`answer`]
-//! is the response stream of one POST. They share the retry rules below and nothing else: each
-//! stream resumes with its own cursor only (ST-06).
+//! SSE streams. [`listen`] is the standalone GET stream of a legacy session, [`subscription`] its
+//! successor toward a modern server; [`answer`] is the response stream of one POST. They share the
+//! retry rules below and nothing else: each stream resumes with its own cursor only (ST-06).
 
 pub mod answer;
+mod budget;
 pub mod listen;
+pub mod subscription;
+
+pub use budget::{BURST, BURST_WINDOW, Budget, HOURLY};
 
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +44,9 @@ impl Break {
 
 /// The longest `retry` that is honoured; a longer one counts as this (ST-06).
 pub const MAX_RETRY: Millis = Millis::mins(5);
+
+/// A stream that ended sooner and brought nothing was fruitless.
+const LASTING: Millis = Millis::secs(1);
 
 /// The shortest `retry` that is honoured: with `retry: 0` a server that closes at once would otherwise
 /// be asked in a hot loop.

@@ -1,11 +1,11 @@
-//! The four machines behind one trait, so that what holds for all of them is said once.
+//! The five machines behind one trait, so that what holds for all of them is said once.
 
 #![allow(dead_code)] // Each test binary uses a part of it.
 
 use std::fmt::Debug;
 
 use steadfast_core::step::Step;
-use steadfast_core::stream::{self, answer, listen};
+use steadfast_core::stream::{self, answer, listen, subscription};
 use steadfast_core::{AttemptId, Deadline, Jitter, Mono, Now, Wall, connection, session};
 
 /// What a step may look at, for every machine.
@@ -146,6 +146,30 @@ machine!(
         listen::State::Opening { .. }
         | listen::State::Waiting { .. }
         | listen::State::NotOffered { recheck: Some(_), .. } => false,
+    }
+);
+
+machine!(
+    Subscription = subscription,
+    stream::Policy,
+    subscription::State::Off(subscription::Memory::default()),
+    |moment, policy| subscription::Context {
+        now: moment.clocks(),
+        jitter: moment.jitter,
+        attempt: moment.attempt,
+        policy,
+    },
+    |state, _| match state {
+        // Until the connection opens again, or something is wanted.
+        subscription::State::Off(_)
+        | subscription::State::Idle(_)
+        | subscription::State::NotOffered(_)
+        // It may be silent for days; the connection's health check watches the server.
+        | subscription::State::Open { renew_at: None, .. } => true,
+        subscription::State::Opening { .. }
+        | subscription::State::Open { renew_at: Some(_), .. }
+        | subscription::State::Waiting { .. }
+        | subscription::State::Resting { .. } => false,
     }
 );
 

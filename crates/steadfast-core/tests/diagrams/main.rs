@@ -7,9 +7,9 @@
 mod common;
 mod page;
 
-use common::{Answer, Connection, Listen, Session};
+use common::{Answer, Connection, Listen, Session, Subscription};
 use page::{article, compare, drawn, variant};
-use steadfast_core::stream::{Break, answer, listen};
+use steadfast_core::stream::{self, Break, Budget, answer, listen, subscription};
 use steadfast_core::{
     AttemptId, EventCursor, Fault, Generation, Kind, Millis, Mono, SessionId, connection, session,
 };
@@ -197,16 +197,30 @@ fn diagram_of_session() {
     compare("session", &page);
 }
 
+fn full_budget() -> Budget {
+    Budget {
+        openings: vec![NOW; stream::BURST],
+        ..Budget::default()
+    }
+}
+
+fn spent_budget() -> Budget {
+    Budget {
+        hour: (NOW, stream::HOURLY),
+        ..Budget::default()
+    }
+}
+
 #[test]
 fn diagram_of_listen() {
     use listen::{Event, Memory, State};
     let memory = Memory::default;
     let full = || Memory {
-        openings: vec![NOW; listen::BURST],
+        budget: full_budget(),
         ..memory()
     };
     let spent = || Memory {
-        hour: (NOW, listen::HOURLY),
+        budget: spent_budget(),
         ..memory()
     };
     let declined = || Memory {
@@ -294,6 +308,115 @@ fn diagram_of_listen() {
     all_of!(State: Off | Opening | Open | Waiting | NotOffered, states.iter().map(|state| &state.it));
     let page = article::<Listen>(&states, &events, &Default::default());
     compare("listen", &page);
+}
+
+#[test]
+fn diagram_of_subscription() {
+    use subscription::{Event, Filter, Held, Memory, State};
+    let held = |attempt| Held {
+        attempt,
+        since: LONG_AGO,
+        fruitful: false,
+        asked: Filter::all_lists(),
+        honoured: Filter::all_lists(),
+    };
+    let wants = |wanted: Filter| Memory {
+        wanted,
+        ..Memory::default()
+    };
+    let memory = || wants(Filter::all_lists());
+    let full = || Memory {
+        budget: full_budget(),
+        ..memory()
+    };
+    let spent = || Memory {
+        budget: spent_budget(),
+        ..memory()
+    };
+    let opening = |before| State::Opening {
+        attempt: ATTEMPT,
+        since: LONG_AGO,
+        asked: Filter::all_lists(),
+        before,
+        memory: memory(),
+    };
+    let open = |renew_at, memory| State::Open {
+        held: held(ATTEMPT),
+        renew_at,
+        memory,
+    };
+    let waiting = |memory| State::Waiting { due: NOW, memory };
+    let states = [
+        drawn("", State::Off(Memory::default())),
+        drawn("", State::Idle(Memory::default())),
+        drawn("nothing open", opening(None)),
+        drawn("an older stream open", opening(Some(held(AttemptId(0))))),
+        drawn("as wanted", open(None, memory())),
+        drawn(
+            "nothing wanted any more",
+            open(Some(NOW), Memory::default()),
+        ),
+        drawn("something else wanted", open(Some(NOW), memory())),
+        drawn("opened too often", open(Some(NOW), full())),
+        drawn("within the limits", waiting(memory())),
+        drawn("opened too often", waiting(full())),
+        drawn("the hour's openings spent", waiting(spent())),
+        drawn(
+            "",
+            State::Resting {
+                due: NOW,
+                memory: memory(),
+            },
+        ),
+        drawn("", State::NotOffered(memory())),
+    ];
+    let attempt = ATTEMPT;
+    let refused = |unknown| Event::Refused { attempt, unknown };
+    let tools = || Filter {
+        tools: true,
+        ..Filter::default()
+    };
+    let events = [
+        (
+            "connected",
+            Event::Connected {
+                wanted: Filter::all_lists(),
+            },
+        ),
+        (
+            "connected, nothing wanted",
+            Event::Connected {
+                wanted: Filter::default(),
+            },
+        ),
+        ("disconnected", Event::Disconnected),
+        ("something else wanted", Event::Wanted(tools())),
+        ("nothing wanted", Event::Wanted(Filter::default())),
+        (
+            "acknowledged",
+            Event::Acknowledged {
+                attempt,
+                honoured: Filter::all_lists(),
+            },
+        ),
+        ("refused, method unknown", refused(true)),
+        ("refused", refused(false)),
+        (
+            "failed",
+            Event::Failed {
+                attempt,
+                retry_after: None,
+            },
+        ),
+        ("received", Event::Received { attempt }),
+        ("broken", Event::Broken { attempt }),
+        ("ended", Event::Ended { attempt }),
+        ("due", Event::Due),
+    ];
+    all_of!(Event: Connected | Disconnected | Wanted | Acknowledged | Refused | Failed | Received | Broken | Ended | Due, events.iter().map(|(_, event)| event));
+    all_of!(State: Off | Idle | Opening | Open | Waiting | Resting | NotOffered, states.iter().map(|state| &state.it));
+    let page = article::<Subscription>(&states, &events, &Default::default());
+    compare("subscription", &page);
 }
 
 #[test]

@@ -72,6 +72,7 @@ fn wake_up(deadline: Option<Deadline>) -> &'static str {
         Some(Reason::AttemptLimit) => "limit of the attempt",
         Some(Reason::CheckHealth) => "check health",
         Some(Reason::ReopenStream) => "reopen stream",
+        Some(Reason::RenewStream) => "renew stream",
         Some(Reason::RecheckStream) => "recheck stream",
         Some(Reason::OpenLimit) => "limit of opening",
         Some(Reason::ResumeAnswer) => "resume answer",

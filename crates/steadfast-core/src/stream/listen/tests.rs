@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::step::Outcome;
-use crate::stream::{MAX_RETRY, MIN_RETRY};
+use crate::stream::{HOURLY, MAX_RETRY, MIN_RETRY};
 
 /// A GET stream with its clock. Jitter is drawn as its smallest value unless a test says otherwise.
 struct Rig {

@@ -1,18 +1,13 @@
 //! The transitions of the GET stream, one function per event.
 
-use super::{
-    Action, BURST, BURST_WINDOW, Context, Event, Fact, HOURLY, Memory, Policy, State, Step,
-};
+use super::{Action, Context, Event, Fact, Memory, Policy, State, Step};
 use crate::backoff;
 use crate::deadline::{Deadline, Reason};
 use crate::identity::{AttemptId, EventCursor};
 use crate::now::Millis;
-use crate::stream::{self, Break};
+use crate::stream::budget::{HOUR, Spent};
+use crate::stream::{self, Break, LASTING};
 
-/// A stream that ended sooner and brought nothing was fruitless.
-const LASTING: Millis = Millis::secs(1);
-/// The hour of [`HOURLY`] and of [`Memory::barred_until`].
-const HOUR: Millis = Millis::mins(60);
 /// Failures in a row after which the stream is asked for only every [`Policy::recheck`].
 const FAILURES: u32 = 3;
 
@@ -224,28 +219,24 @@ fn due(state: State, cx: &Context<'_>) -> Step {
 /// Asks for the stream now, within the budgets.
 fn ask(mut memory: Memory, mut actions: Vec<Action>, cx: &Context<'_>) -> Step {
     let now = cx.now.mono;
-    memory.openings.retain(|at| now.since(*at) < BURST_WINDOW);
-    if now.since(memory.hour.0) >= HOUR {
-        memory.hour = (now, 0);
-    }
     memory.barred_until = memory.barred_until.filter(|until| *until > now);
     if memory.declined {
         let recheck = None;
         return enter(State::NotOffered { recheck, memory }, actions, cx);
     }
-    let hour_end = (memory.hour.1 >= HOURLY).then(|| memory.hour.0 + HOUR);
+    let (burst_end, hour_end) = match memory.budget.spent(now) {
+        Some(Spent::Burst(until)) => (Some(until), None),
+        Some(Spent::Hour(until)) => (None, Some(until)),
+        None => (None, None),
+    };
     if let Some(until) = memory.barred_until.max(hour_end) {
         let recheck = Some(until.max(now + cx.policy.recheck));
         return enter(State::NotOffered { recheck, memory }, actions, cx);
     }
-    if memory.openings.len() >= BURST
-        && let Some(oldest) = memory.openings.first()
-    {
-        let due = *oldest + BURST_WINDOW;
+    if let Some(due) = burst_end {
         return enter(State::Waiting { due, memory }, actions, cx);
     }
-    memory.openings.push(now);
-    memory.hour.1 += 1;
+    memory.budget.take(now);
     actions.push(Action::Open {
         attempt: cx.attempt,
         cursor: memory.cursor.clone(),
