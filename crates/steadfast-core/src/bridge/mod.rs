@@ -1,5 +1,5 @@
 //! What a message of one era becomes in the other. Raw JSON in, raw JSON out; nothing but what the
-//! eras differ in is touched. What needs server-to-client requests comes with the gateway issue.
+//! eras differ in is touched.
 //!
 //! | from | to | what changes |
 //! | --- | --- | --- |
@@ -9,8 +9,12 @@
 //! | modern result | legacy | [`result_to_legacy`]: `resultType` goes |
 //! | error | either | [`error_to_modern`], [`error_to_legacy`]: "resource not found" |
 //! | `initialize` result | `server/discover` | [`discover_result`], [`initialize_result`] |
+//! | a server's question | either | [`questions`]: a request of its own, or a result and a second leg |
+//! | log level | either | [`Level`]: of a session, or of one request |
 
+mod level;
 mod opening;
+pub mod questions;
 
 #[cfg(test)]
 mod tests;
@@ -22,6 +26,7 @@ use crate::wire::envelope;
 use crate::wire::json::{self, Member};
 use crate::wire::splice::{self, Edit};
 
+pub use level::Level;
 pub use opening::{discover_result, initialize_result};
 
 const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -156,7 +161,7 @@ pub fn result_to_modern(method: &str, message: &[u8]) -> Vec<u8> {
 }
 
 /// A modern server's result for a legacy agent: unknown members are harmless there, so only
-/// `resultType: "complete"` is taken out; `None` for `input_required`, which the gateway must translate.
+/// `resultType: "complete"` is taken out; `None` for `input_required`, which is for [`questions`].
 /// An error stays as it is.
 #[must_use]
 pub fn result_to_legacy(message: &[u8]) -> Option<Vec<u8>> {

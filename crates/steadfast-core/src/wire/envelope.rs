@@ -262,6 +262,10 @@ pub struct Params {
     pub uri: Option<Range<usize>>,
     /// `arguments`.
     pub arguments: Option<Range<usize>>,
+    /// `inputResponses` (2026-07-28 basic/patterns/mrtr): with `requestState` they make a second leg.
+    pub input_responses: Option<Range<usize>>,
+    /// `requestState`.
+    pub request_state: Option<Range<usize>>,
     /// `requestId` (notifications/cancelled).
     pub request_id: Option<Range<usize>>,
     /// `progressToken` of a notifications/progress, which is a direct member of params.
@@ -296,6 +300,8 @@ impl Params {
             b"name" => (&mut self.name, "name"),
             b"uri" => (&mut self.uri, "uri"),
             b"arguments" => (&mut self.arguments, "arguments"),
+            b"inputResponses" => (&mut self.input_responses, "inputResponses"),
+            b"requestState" => (&mut self.request_state, "requestState"),
             b"requestId" => (&mut self.request_id, "requestId"),
             b"progressToken" => (&mut self.progress_of, "progressToken"),
             _ => return,
