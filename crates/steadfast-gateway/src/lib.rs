@@ -16,6 +16,7 @@ mod credential;
 pub mod directory;
 mod guard;
 mod listener;
+mod own_wake;
 mod problem;
 pub mod settings;
 mod unguessable;

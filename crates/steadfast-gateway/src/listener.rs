@@ -23,6 +23,7 @@ use tower_service::Service as _;
 use crate::Gate;
 use crate::agents::endpoint;
 use crate::body::Body;
+use crate::own_wake::Poller;
 
 /// The most that is read from a connection at once. Buffers grow to it and stay so as long as the
 /// connection lives, so it bounds what an idle agent costs.
@@ -204,11 +205,12 @@ where
 {
     let mut connection = pin!(connection);
     let watched = watching.clone();
+    let poller = Poller::new();
     loop {
         let mut changed = pin!(watching.changed());
         let mut registered = false;
         let served = poll_fn(|cx| {
-            if let Poll::Ready(served) = connection.as_mut().poll(cx) {
+            if let Poll::Ready(served) = poller.poll(connection.as_mut(), cx) {
                 return Poll::Ready(Some(served));
             }
             // A task's waker stays the same: it is registered once, and at every further wake-up there
