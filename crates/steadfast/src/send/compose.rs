@@ -47,16 +47,26 @@ pub(super) fn compose(
     };
     edits.extend(ours.iter().flat_map(splice::MemberChange::edits));
     let spliced = splice::apply(&call.message, &mut edits);
-    let body = match (&call.origin, route.era()) {
-        (Origin::Legacy { .. }, Era::Legacy) | (Origin::Modern { .. }, Era::Modern) => spliced,
-        (Origin::Legacy { client, .. }, Era::Modern) => {
-            bridge::request_to_modern(&spliced, route.known.revision, client)
+    let (body, is_own) = match (&call.origin, route.era()) {
+        (Origin::Legacy { .. }, Era::Legacy) | (Origin::Modern { .. }, Era::Modern) => {
+            (spliced, true)
         }
-        (Origin::Modern { .. }, Era::Legacy) => bridge::request_to_legacy(&spliced),
+        (Origin::Legacy { client, .. }, Era::Modern) => {
+            let body = bridge::request_to_modern(&spliced, route.known.revision, client);
+            (body, false)
+        }
+        (Origin::Modern { .. }, Era::Legacy) => (bridge::request_to_legacy(&spliced), false),
     };
     let mut headers = route.headers.clone();
     if route.era() == Era::Modern {
-        mirror(link, &mut headers, policy, &body);
+        if is_own {
+            // What is mirrored stands in the body as it stands in the agent's message: only the id and
+            // parts of `_meta` were edited. So the body need not be read again.
+            mirror(link, &mut headers, policy, &call.message, &call.params);
+        } else {
+            let read = envelope::read(&body).map(|read| envelope::read_params(&body, &read));
+            mirror(link, &mut headers, policy, &body, &read.unwrap_or_default());
+        }
     }
     Composed {
         headers,
@@ -65,12 +75,14 @@ pub(super) fn compose(
 }
 
 /// 2026-07-28 streamable-http, "Standard Request Headers" and "Custom Headers from Tool Parameters".
-fn mirror(link: &Link, headers: &mut HeaderMap, policy: &Policy, body: &[u8]) {
+fn mirror(
+    link: &Link,
+    headers: &mut HeaderMap,
+    policy: &Policy,
+    body: &[u8],
+    params: &envelope::Params,
+) {
     insert(headers, MCP_METHOD, &policy.method);
-    let Ok(read) = envelope::read(body) else {
-        return;
-    };
-    let params = envelope::read_params(body, &read);
     let source = match policy.method.as_str() {
         "tools/call" | "prompts/get" => params.name.clone(),
         "resources/read" => params.uri.clone(),
@@ -84,7 +96,7 @@ fn mirror(link: &Link, headers: &mut HeaderMap, policy: &Policy, body: &[u8]) {
     if let Some(name) = source.and_then(|range| json::text(body, range)) {
         insert(headers, MCP_NAME, &header::encode_value(&name));
     }
-    if let (Some(tool), Some(arguments)) = (&policy.tool, params.arguments) {
+    if let (Some(tool), Some(arguments)) = (&policy.tool, &params.arguments) {
         let catalog = link.catalog.read().clone();
         for mirrored in catalog.params_of(tool) {
             if let Some(value) = header::param_value(&body[arguments.clone()], mirrored)
