@@ -181,7 +181,7 @@ pub fn connection_step(data: &[u8]) {
 
 fn connection_event(input: &mut Input<'_>, number: u64) -> connection::Event {
     use connection::Event;
-    match input.byte() % 11 {
+    match input.byte() % 12 {
         0 => Event::Enable,
         1 => Event::Disable,
         2 => Event::Misconfigure(fault(input)),
@@ -202,6 +202,10 @@ fn connection_event(input: &mut Input<'_>, number: u64) -> connection::Event {
         },
         9 => Event::Doubt {
             generation: Generation(recent(input, number)),
+        },
+        10 => Event::Held {
+            attempt: AttemptId(recent(input, number)),
+            until: Mono(u64::from(input.byte()) * 1_000),
         },
         _ => Event::Due {
             last_answer: Some(Mono(u64::from(input.byte()) * 1_000)).filter(|at| at.0 > 0),

@@ -19,6 +19,8 @@ pub struct Deadline {
 pub enum Reason {
     /// The next attempt to connect.
     Reconnect,
+    /// The next attempt to connect, held back because the server is being connected to too often.
+    Turn,
     /// An attempt to connect has taken too long.
     AttemptLimit,
     /// Nothing was heard for a while: ask whether the server still answers.

@@ -13,6 +13,7 @@
 //! 5. [`step`]: what a machine returns; then [`connection`], [`session`], [`stream`].
 //! 6. [`wire`]: pure codecs. [`bridge`]: what a message of one era becomes in the other. [`question`]:
 //!    who may be asked what by a server.
+//! 7. [`gate`] and [`sleep`]: what concerns a whole fleet of connections.
 //!
 //! # How to drive a machine
 //!
@@ -35,12 +36,14 @@ pub mod connection;
 pub mod deadline;
 pub mod effect;
 pub mod fault;
+pub mod gate;
 pub mod identity;
 pub mod now;
 pub mod question;
 pub mod quirks;
 pub mod revision;
 pub mod session;
+pub mod sleep;
 pub mod step;
 pub mod stream;
 pub mod wire;

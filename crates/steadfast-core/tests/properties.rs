@@ -136,6 +136,10 @@ fn connection_event(one: Move, step: u64) -> connection::Event {
             fault: fault(one.pick),
         },
         12 => Event::Doubt { generation },
+        13 => Event::Held {
+            attempt,
+            until: Mono(u64::from(one.pick) * 10_000),
+        },
         _ => Event::Due {
             last_answer: (one.pick > 100).then(|| Mono(u64::from(one.pick) * 1_000)),
         },
@@ -281,7 +285,7 @@ proptest! {
         let mut asked = Vec::new();
         walk::<Connection>(&moves, &connection::Policy::default(), connection_event, |now, actions| {
             for action in actions {
-                if let connection::Action::CheckHealth { generation } = action {
+                if let connection::Action::CheckHealth { generation, .. } = action {
                     asked.push((*generation, now));
                 }
                 if let connection::Action::Open { .. } = action {

@@ -339,7 +339,7 @@ impl World {
         self.connection = step.state;
         for action in step.actions {
             match action {
-                connection::Action::Open { attempt } => {
+                connection::Action::Open { attempt, .. } => {
                     self.opens.push(self.now);
                     self.plan(20, Plan::Attempt(attempt));
                 }
@@ -350,7 +350,7 @@ impl World {
                         reachable: self.weather != Weather::Down,
                     });
                 }
-                connection::Action::CheckHealth { generation } => {
+                connection::Action::CheckHealth { generation, .. } => {
                     let slow = self.weather == Weather::BlackHole;
                     self.plan(if slow { 60_000 } else { 5 }, Plan::Health(generation));
                 }

@@ -35,9 +35,9 @@ pub fn jitter() -> Jitter {
     Jitter(getrandom::u32().unwrap_or(u32::MAX / 2))
 }
 
-/// The longest single sleep: the runtime's timers stand still while the machine sleeps, so a long
-/// wait looks at the clock again this often.
-const SLICE: Duration = Duration::from_secs(5);
+/// The longest single wait: the runtime's timers stand still while the machine sleeps, so a long one
+/// looks at the clock again this often. (Drivers are told of a sleep and look at once.)
+const SLICE: Duration = Duration::from_secs(30);
 
 /// Waits until `due`; for ever where there is none.
 pub(crate) async fn wait_until(due: Option<Mono>) {

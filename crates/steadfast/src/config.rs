@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use steadfast_core::now::Millis;
-use steadfast_core::{Effect, connection, session, stream};
+use steadfast_core::{Effect, connection, gate, session, sleep, stream};
 use url::Url;
 
 /// A length of time as people write it: `500ms`, `30s`, `20m`, `24h`, `7d`.
@@ -155,6 +155,8 @@ pub struct Retry {
     pub input_wait: Span,
     /// How long nothing may be heard before the server is asked; `0` for never.
     pub health_every: Span,
+    /// A pause of the whole process longer than this was a sleep of the machine.
+    pub asleep_after: Span,
 }
 
 impl Default for Retry {
@@ -176,6 +178,7 @@ impl Default for Retry {
             era_switches: 4,
             input_wait: Span::mins(10),
             health_every: Span::secs(60),
+            asleep_after: Span::secs(10),
         }
     }
 }
@@ -191,6 +194,20 @@ impl Retry {
             attempt_limit: Millis(self.connect_timeout.0.0 + 3 * self.request_timeout.0.0),
             health_every: self.health_every.0,
             stable_after: Millis((10 * self.first.0.0).max(1_000)),
+        }
+    }
+
+    /// For the gate of the fleet.
+    #[must_use]
+    pub fn gate(&self) -> gate::Policy {
+        gate::Policy::new(self.first.0, self.concurrent_reconnects as usize)
+    }
+
+    /// For the watch over sleep.
+    #[must_use]
+    pub const fn sleep(&self) -> sleep::Policy {
+        sleep::Policy {
+            longer_than: self.asleep_after.0,
         }
     }
 

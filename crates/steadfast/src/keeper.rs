@@ -7,18 +7,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
+use steadfast_core::sleep::Slept;
 use steadfast_core::{AgentName, Fault, Kind, ServerName, connection, session, stream};
 use steadfast_store::{Error, SharedRecords, Transition};
-use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::clock;
 use crate::config;
 use crate::drive::{self, Input};
+use crate::fleet::Fleet;
 use crate::link::{Link, Remembered, ServerRequest};
 use crate::perform::dial::Dialer;
 use crate::report::Report;
 use crate::route::Upstream;
+use crate::sleep;
 
 /// What happened to a connection: feeds the change stream.
 #[derive(Clone, Debug)]
@@ -47,8 +49,8 @@ pub(crate) struct Shared {
     pub(crate) connection_policy: connection::Policy,
     pub(crate) session_policy: session::Policy,
     pub(crate) stream_policy: stream::Policy,
-    /// How many connections may be opened at a time.
-    pub(crate) gate: Arc<Semaphore>,
+    /// What all connections are opened through.
+    pub(crate) fleet: Arc<Fleet>,
     /// Polite ends of sessions that are still under way.
     pub(crate) farewells: Farewells,
     history: mpsc::UnboundedSender<Transition>,
@@ -108,6 +110,16 @@ struct Inner {
     background: Mutex<Vec<JoinHandle<()>>>,
 }
 
+impl Inner {
+    /// One event for all links, however many there are (OP-01).
+    fn woke(&self, slept: Slept) {
+        tracing::info!(slept_ms = slept.length.0, "the machine slept");
+        for kept in self.links.read().values() {
+            kept.link.tell(Input::Woke(slept));
+        }
+    }
+}
+
 /// All links. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Keeper {
@@ -133,7 +145,7 @@ impl Keeper {
             connection_policy: retry.connection(),
             session_policy: retry.session(),
             stream_policy: retry.stream(),
-            gate: Arc::new(Semaphore::new(retry.concurrent_reconnects.max(1) as usize)),
+            fleet: Fleet::new(retry.gate()),
             farewells: Farewells::default(),
             history,
             stopping: AtomicBool::new(false),
@@ -155,8 +167,13 @@ impl Keeper {
             }),
         };
         let write = tokio::spawn(write_history(store, entries));
-        let watch = tokio::spawn(watch_for_sleep(Arc::downgrade(&keeper.inner)));
-        keeper.inner.background.lock().extend([write, watch]);
+        let inner = &keeper.inner;
+        let admit = tokio::spawn(Arc::clone(&inner.shared.fleet).run());
+        let woken = Arc::downgrade(inner);
+        let watch = tokio::spawn(sleep::watch(inner.shared.retry.sleep(), move |slept| {
+            woken.upgrade().map(|inner| inner.woke(slept)).is_some()
+        }));
+        inner.background.lock().extend([write, admit, watch]);
         Ok(keeper)
     }
 
@@ -325,6 +342,7 @@ impl Keeper {
             &self.inner.settings,
             Arc::clone(&self.inner.shared.retry),
             Arc::clone(&self.inner.dialer),
+            &self.inner.shared.fleet,
         )?;
         Ok(Some(Arc::new(upstream)))
     }
@@ -366,28 +384,5 @@ async fn write_history(store: SharedRecords, mut entries: mpsc::UnboundedReceive
             tracing::warn!(%error, lost = batch.len(), "history cannot be written");
         }
         batch.clear();
-    }
-}
-
-/// How often the watch looks at the clock, and how much later than that means that we slept.
-const WATCH_EVERY: Duration = Duration::from_secs(2);
-const SLEPT: u64 = 10_000;
-
-/// Tells all links once when the machine, or this process, was asleep (OP-01).
-async fn watch_for_sleep(keeper: std::sync::Weak<Inner>) {
-    let mut last = clock::mono();
-    loop {
-        tokio::time::sleep(WATCH_EVERY).await;
-        let now = clock::mono();
-        if now.since(last).0 > SLEPT {
-            let Some(inner) = keeper.upgrade() else {
-                return;
-            };
-            tracing::info!(slept_ms = now.since(last).0, "the machine slept");
-            for kept in inner.links.read().values() {
-                kept.link.tell(Input::Connection(connection::Event::Woke));
-            }
-        }
-        last = now;
     }
 }

@@ -33,6 +33,7 @@ pub mod clock;
 pub mod config;
 mod cookies;
 mod drive;
+mod fleet;
 pub mod keeper;
 mod legacy_sse;
 pub mod link;
@@ -40,6 +41,7 @@ mod perform;
 pub mod report;
 mod route;
 mod send;
+mod sleep;
 
 pub use call::{Answer, AnswerStream, Call, CallHandle, Failure, Message, NotObserved, Origin};
 pub use keeper::{Change, Keeper, Listener};

@@ -97,7 +97,7 @@ pub fn rfc3339(at: Wall) -> String {
 #[must_use]
 pub fn next(deadline: Deadline, at: Wall, state: &connection::State) -> Option<NextReport> {
     let (kind, reason) = match deadline.reason {
-        Reason::Reconnect => {
+        Reason::Reconnect | Reason::Turn => {
             let tries = match state {
                 connection::State::Retrying { tries, .. } => tries + 1,
                 connection::State::Disabled
@@ -106,7 +106,11 @@ pub fn next(deadline: Deadline, at: Wall, state: &connection::State) -> Option<N
                 | connection::State::Connected { .. }
                 | connection::State::AwaitingSignIn { .. } => 1,
             };
-            ("reconnect", format!("reconnect, attempt {tries}"))
+            let held = match deadline.reason {
+                Reason::Turn => " (held: this server is reconnecting too often)",
+                _ => "",
+            };
+            ("reconnect", format!("reconnect, attempt {tries}{held}"))
         }
         Reason::ReopenStream => ("reopen_stream", "open the server's stream again".to_owned()),
         Reason::RecheckStream => (

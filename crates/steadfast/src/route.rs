@@ -20,6 +20,7 @@ use url::Url;
 
 use crate::config;
 use crate::cookies::Jar;
+use crate::fleet::{Fleet, Member};
 use crate::legacy_sse::Waiting;
 use crate::perform::dial::{Dialer, Origin};
 use crate::perform::exchange::{Outgoing, Terms};
@@ -44,6 +45,8 @@ pub(crate) struct Upstream {
     pub(crate) retry: Arc<config::Retry>,
     pub(crate) max_message: usize,
     pub(crate) pool: Arc<Pool>,
+    /// Its part in the gate of the fleet.
+    pub(crate) member: Member,
     path: RwLock<PathAndQuery>,
     headers: HeaderMap,
     /// A load balancer's cookies, where they are wanted.
@@ -56,6 +59,7 @@ impl Upstream {
         settings: &config::Settings,
         retry: Arc<config::Retry>,
         dialer: Arc<Dialer>,
+        fleet: &Arc<Fleet>,
     ) -> Result<Self, Fault> {
         let origin = Origin::of(&config.url)?;
         let mut headers = HeaderMap::with_capacity(config.headers.len() + 4);
@@ -80,6 +84,7 @@ impl Upstream {
         let path = path_of(&config.url);
         Ok(Self {
             pool: Arc::new(Pool::new(dialer, origin)),
+            member: fleet.join(config.url.as_str()),
             path: RwLock::new(path),
             headers,
             jar: config.cookies.then(Jar::default),

@@ -156,6 +156,7 @@ impl Checker<'_, '_> {
             ("stream_open_timeout", retry.stream_open_timeout),
             ("stream_recheck", retry.stream_recheck),
             ("input_wait", retry.input_wait),
+            ("asleep_after", retry.asleep_after),
         ] {
             if span == Span::default() {
                 self.refuse(&["retry", key], "must be longer than zero");

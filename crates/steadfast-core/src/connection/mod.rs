@@ -23,6 +23,7 @@ pub use transitions::{deadline, replay, step};
 use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
+use crate::gate::Claim;
 use crate::identity::{AttemptId, Generation};
 use crate::now::{Jitter, Millis, Mono, Now};
 
@@ -70,6 +71,8 @@ pub enum State {
         tries: u32,
         /// When the next attempt is due.
         due: Mono,
+        /// Whether it is so late because the server is being connected to too often (OP-03).
+        held: bool,
     },
     /// Only a person can help.
     AwaitingSignIn {
@@ -108,6 +111,13 @@ pub enum Event {
         /// Why.
         fault: Fault,
     },
+    /// The gate lets no attempt pass now.
+    Held {
+        /// Which.
+        attempt: AttemptId,
+        /// When it is its turn.
+        until: Mono,
+    },
     /// What was open turned out dead, or refused our session. No `Close` follows: the driver drops what
     /// it holds of that opening, and [`crate::session`] deletes the old session when the next one opens.
     Lost {
@@ -132,10 +142,12 @@ pub enum Event {
 /// What the driver must do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Open it; answer with `Opened` or `Failed` for this attempt.
+    /// Open it; answer with `Opened`, `Failed` or `Held` for this attempt.
     Open {
         /// Fences the outcome.
         attempt: AttemptId,
+        /// With what claim it goes to the gate.
+        claim: Claim,
     },
     /// Give up an attempt that is under way; its outcome no longer matters.
     Abandon {
@@ -153,6 +165,8 @@ pub enum Action {
     CheckHealth {
         /// Which opening.
         generation: Generation,
+        /// How long to wait before.
+        after: Millis,
     },
 }
 

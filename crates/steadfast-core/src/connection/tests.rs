@@ -281,7 +281,10 @@ fn reload_beats_every_schedule() {
     let attempt = rig.attempt();
     let expected = vec![
         Action::Abandon { attempt: abandoned },
-        Action::Open { attempt },
+        Action::Open {
+            attempt,
+            claim: Claim::Asked,
+        },
     ];
     assert_eq!(actions, expected);
     assert_eq!(rig.tries(), 1);
@@ -294,6 +297,7 @@ fn reload_beats_every_schedule() {
         },
         Action::Open {
             attempt: rig.attempt(),
+            claim: Claim::Asked,
         },
     ];
     assert_eq!(actions, expected);
@@ -371,6 +375,33 @@ fn op_03_success_does_not_forgive_at_once() {
 }
 
 #[test]
+fn op_03_an_attempt_that_is_held_waits_for_its_turn_and_counts_as_none() {
+    let mut rig = Rig::connected();
+    let stable = rig.policy.stable_after;
+    rig.pass(stable).lose(network());
+    let (attempt, until) = (rig.attempt(), rig.now + Millis::secs(7));
+    assert!(rig.feed(Event::Held { attempt, until }).is_empty());
+    assert_eq!((rig.state.name(), rig.tries()), ("retrying", 0));
+    let deadline = deadline(&rig.state, &rig.policy).unwrap();
+    assert_eq!((deadline.at, deadline.reason), (until, Reason::Turn));
+    rig.feed(Event::Woke);
+    assert!(rig.ignored() && rig.wait() == Millis::secs(7));
+    let actions = rig.pass(Millis::secs(7)).due(None);
+    let claim = Claim::Turn;
+    assert!(matches!(actions[..], [Action::Open { claim: with, .. }] if with == claim));
+}
+
+#[test]
+fn those_that_opened_together_do_not_go_on_asking_together() {
+    let mut rig = Rig::new();
+    rig.jitter = Jitter(u32::MAX);
+    rig.feed(Event::Enable);
+    rig.open(GENERATION);
+    let every = rig.policy.health_every.0;
+    assert_eq!(rig.wait(), Millis(every - every / 4 + 1));
+}
+
+#[test]
 fn a_stable_connection_is_opened_again_at_once() {
     let mut rig = Rig::connected();
     let stable = rig.policy.stable_after;
@@ -402,6 +433,7 @@ fn op_07_one_doubt_asks_and_condemns_nothing() {
     let mut rig = Rig::connected();
     let check = [Action::CheckHealth {
         generation: GENERATION,
+        after: Millis::ZERO,
     }];
     rig.pass(Millis::secs(1));
     assert_eq!(rig.doubt(), check);
@@ -459,8 +491,13 @@ fn op_01_after_a_sleep_everything_is_tried_soon_and_not_together() {
     );
 
     let mut rig = Rig::connected();
+    rig.jitter = Jitter(u32::MAX / 2);
     let actions = rig.pass(Millis::mins(10)).feed(Event::Woke);
-    assert!(matches!(actions[..], [Action::CheckHealth { .. }]));
+    let check = Action::CheckHealth {
+        generation: GENERATION,
+        after: Millis(499),
+    };
+    assert_eq!(actions, [check], "spread, too");
 
     let mut rig = Rig::new();
     rig.feed(Event::Enable);

@@ -5,6 +5,7 @@ use super::{Action, Context, Event, Fact, Policy, State, Step};
 use crate::backoff;
 use crate::deadline::{Deadline, Reason};
 use crate::fault::{Fault, Kind, Verdict};
+use crate::gate::Claim;
 use crate::identity::{AttemptId, Generation};
 use crate::now::{Millis, Mono};
 
@@ -17,7 +18,8 @@ pub fn step(state: State, event: Event, cx: &Context<'_>) -> Step {
     match event {
         Event::Enable => {
             let actions = leave(&state);
-            open(0, None, actions, "enabled, or configured anew", cx)
+            let why = "enabled, or configured anew";
+            open(0, None, Claim::First, actions, why, cx)
         }
         Event::Disable => disable(state, cx),
         Event::Misconfigure(fault) => misconfigure(state, fault, cx),
@@ -29,6 +31,7 @@ pub fn step(state: State, event: Event, cx: &Context<'_>) -> Step {
             generation,
         } => opened(state, attempt, generation, cx),
         Event::Failed { attempt, fault } => failed(state, attempt, fault, cx),
+        Event::Held { attempt, until } => held(state, attempt, until, cx),
         Event::Lost { generation, fault } => lost(state, generation, fault, cx),
         Event::Doubt { generation } => doubt(state, generation, cx),
         Event::Due { last_answer } => due(state, last_answer, cx),
@@ -45,6 +48,9 @@ pub fn deadline(state: &State, policy: &Policy) -> Option<Deadline> {
             Some((*since + policy.attempt_limit, Reason::AttemptLimit))
         }
         State::Connected { health_due, .. } => health_due.map(|at| (at, Reason::CheckHealth)),
+        State::Retrying {
+            due, held: true, ..
+        } => Some((*due, Reason::Turn)),
         State::Retrying { due, .. } => Some((*due, Reason::Reconnect)),
     }?;
     Some(Deadline { at, reason })
@@ -84,7 +90,8 @@ fn reload(state: State, cx: &Context<'_>) -> Step {
         State::Connected { since, tries, .. } => (unforgiven(tries, since, cx), None),
         State::Retrying { fault, tries, .. } => (tries, Some(fault)),
     };
-    open(tries, fault, actions, "reload was asked for", cx)
+    let why = "reload was asked for";
+    open(tries, fault, Claim::Asked, actions, why, cx)
 }
 
 fn signed_in(state: State, cx: &Context<'_>) -> Step {
@@ -97,7 +104,10 @@ fn signed_in(state: State, cx: &Context<'_>) -> Step {
         State::Connecting { .. }
         | State::Connected { .. }
         | State::Retrying { .. }
-        | State::AwaitingSignIn { .. } => open(0, None, actions, "the credential changed", cx),
+        | State::AwaitingSignIn { .. } => {
+            let why = "the credential changed";
+            open(0, None, Claim::First, actions, why, cx)
+        }
     }
 }
 
@@ -109,18 +119,31 @@ fn woke(state: State, cx: &Context<'_>) -> Step {
             ignored(state, "nothing is waited for", cx)
         }
         State::Connecting { tries, fault, .. } => {
-            open(tries, fault, actions, "the machine slept", cx)
+            let claim = fault.as_ref().map_or(Claim::First, |_| Claim::Again);
+            open(tries, fault, claim, actions, "the machine slept", cx)
         }
-        State::Connected { .. } => check_health(state, "the machine slept", cx),
+        State::Connected { .. } => {
+            // Many connections wake together: their questions are spread.
+            let after = cx.jitter.of(cx.policy.first);
+            check_health(state, after, "the machine slept", cx)
+        }
         State::Retrying { ref fault, .. } if fault.retry_after.is_some() => {
             // `due` counts the time asleep: what the server asked for still stands.
             ignored(state, "the server asked to wait", cx)
         }
-        State::Retrying { fault, tries, due } => {
+        State::Retrying { held: true, .. } => ignored(state, "its turn is a time of its own", cx),
+        State::Retrying {
+            fault, tries, due, ..
+        } => {
             let now = cx.now.mono;
             let soon = now + cx.jitter.of(cx.policy.first);
             let due = if due > now { due.min(soon) } else { soon };
-            let state = State::Retrying { fault, tries, due };
+            let state = State::Retrying {
+                fault,
+                tries,
+                due,
+                held: false,
+            };
             enter(state, Vec::new(), "the machine slept", cx)
         }
     }
@@ -140,7 +163,7 @@ fn opened(state: State, attempt: AttemptId, generation: Generation, cx: &Context
                 generation,
                 since: now,
                 tries,
-                health_due: health_due(now, cx.policy),
+                health_due: health_due(now, cx),
                 asked: None,
             };
             enter(state, Vec::new(), "opened", cx)
@@ -178,6 +201,33 @@ fn failed(state: State, attempt: AttemptId, fault: Fault, cx: &Context<'_>) -> S
     settle(fault, tries.saturating_add(1), Vec::new(), reason, cx)
 }
 
+/// The attempt is put off: it did not fail, and counts as none.
+fn held(state: State, attempt: AttemptId, until: Mono, cx: &Context<'_>) -> Step {
+    match state {
+        State::Connecting {
+            attempt: present,
+            tries,
+            fault: Some(fault),
+            ..
+        } if present == attempt => {
+            let state = State::Retrying {
+                fault,
+                tries,
+                due: until,
+                held: true,
+            };
+            let reason = "the server is being connected to too often";
+            enter(state, Vec::new(), reason, cx)
+        }
+        State::Disabled
+        | State::Misconfigured { .. }
+        | State::Connecting { .. }
+        | State::Connected { .. }
+        | State::Retrying { .. }
+        | State::AwaitingSignIn { .. } => ignored(state, "no attempt that could wait", cx),
+    }
+}
+
 // News about what is open.
 
 fn lost(state: State, generation: Generation, fault: Fault, cx: &Context<'_>) -> Step {
@@ -201,7 +251,7 @@ fn lost(state: State, generation: Generation, fault: Fault, cx: &Context<'_>) ->
     // that waiting calls can wait for it. One that accepts and drops is not (OP-03).
     let at_once = stable || fault.kind == Kind::SessionLost;
     if at_once && fault.retry_after.is_none() && !fault.person_needed() {
-        return open(tries, Some(fault), Vec::new(), reason, cx);
+        return open(tries, Some(fault), Claim::Again, Vec::new(), reason, cx);
     }
     settle(fault, tries.max(1), Vec::new(), reason, cx)
 }
@@ -217,7 +267,8 @@ fn doubt(state: State, generation: Generation, cx: &Context<'_>) -> Step {
     if present != generation {
         return ignored(state, "an older opening", cx);
     }
-    check_health(state, "asked whether the server still answers", cx)
+    let reason = "asked whether the server still answers";
+    check_health(state, Millis::ZERO, reason, cx)
 }
 
 fn due(state: State, last_answer: Option<Mono>, cx: &Context<'_>) -> Step {
@@ -243,9 +294,10 @@ fn due(state: State, last_answer: Option<Mono>, cx: &Context<'_>) -> Step {
             asked,
             ..
         } => {
-            let heard = last_answer.and_then(|at| health_due(at, cx.policy));
+            let heard = last_answer.and_then(|at| health_due(at, cx));
             let Some(next) = heard.filter(|next| *next > now) else {
-                return check_health(state, "nothing was heard for a while", cx);
+                let reason = "nothing was heard for a while";
+                return check_health(state, Millis::ZERO, reason, cx);
             };
             let state = State::Connected {
                 generation,
@@ -256,14 +308,18 @@ fn due(state: State, last_answer: Option<Mono>, cx: &Context<'_>) -> Step {
             };
             enter(state, Vec::new(), "the server has answered", cx)
         }
-        State::Retrying { fault, tries, .. } => {
-            open(tries, Some(fault), Vec::new(), "the delay is over", cx)
+        State::Retrying {
+            fault, tries, held, ..
+        } => {
+            let claim = if held { Claim::Turn } else { Claim::Again };
+            let why = "the delay is over";
+            open(tries, Some(fault), claim, Vec::new(), why, cx)
         }
     }
 }
 
 /// Asks the server whether it still answers, unless it was asked a moment ago.
-fn check_health(state: State, reason: &str, cx: &Context<'_>) -> Step {
+fn check_health(state: State, after: Millis, reason: &str, cx: &Context<'_>) -> Step {
     let State::Connected {
         generation,
         since,
@@ -282,10 +338,11 @@ fn check_health(state: State, reason: &str, cx: &Context<'_>) -> Step {
         generation,
         since,
         tries,
-        health_due: health_due(now, cx.policy),
+        health_due: health_due(now, cx),
         asked: Some(now),
     };
-    enter(state, vec![Action::CheckHealth { generation }], reason, cx)
+    let check = Action::CheckHealth { generation, after };
+    enter(state, vec![check], reason, cx)
 }
 
 // Where a fault leads, by its verdict.
@@ -307,6 +364,7 @@ fn settle(
                 fault,
                 tries,
                 due: cx.now.mono + delay,
+                held: false,
             }
         }
     };
@@ -350,12 +408,13 @@ fn leave(state: &State) -> Vec<Action> {
 fn open(
     tries: u32,
     fault: Option<Fault>,
+    claim: Claim,
     mut actions: Vec<Action>,
     reason: impl Into<String>,
     cx: &Context<'_>,
 ) -> Step {
     let attempt = cx.attempt;
-    actions.push(Action::Open { attempt });
+    actions.push(Action::Open { attempt, claim });
     let state = State::Connecting {
         attempt,
         tries,
@@ -374,8 +433,11 @@ fn unforgiven(tries: u32, since: Mono, cx: &Context<'_>) -> u32 {
     if is_stable(since, cx) { 0 } else { tries }
 }
 
-fn health_due(heard: Mono, policy: &Policy) -> Option<Mono> {
-    (policy.health_every > Millis::ZERO).then(|| heard + policy.health_every)
+/// Up to a quarter early: connections that opened together do not go on asking together.
+fn health_due(heard: Mono, cx: &Context<'_>) -> Option<Mono> {
+    let every = cx.policy.health_every;
+    let early = cx.jitter.of(Millis(every.0 / 4));
+    (every > Millis::ZERO).then(|| heard + Millis(every.0 - early.0))
 }
 
 fn enter(state: State, actions: Vec<Action>, reason: impl Into<String>, cx: &Context<'_>) -> Step {

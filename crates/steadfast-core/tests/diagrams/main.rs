@@ -56,24 +56,31 @@ fn diagram_of_connection() {
         fault,
         tries: 1,
         due: NOW,
+        held: false,
+    };
+    let held = State::Retrying {
+        fault: fault(Kind::Network),
+        tries: 1,
+        due: NOW,
+        held: true,
+    };
+    let connecting = |fault| State::Connecting {
+        attempt: ATTEMPT,
+        tries: 1,
+        since: LONG_AGO,
+        fault,
     };
     let limited = fault(Kind::RateLimited).after(Some(Millis::secs(9)));
     let states = [
         drawn("", State::Disabled),
-        drawn(
-            "",
-            State::Connecting {
-                attempt: ATTEMPT,
-                tries: 1,
-                since: LONG_AGO,
-                fault: None,
-            },
-        ),
+        drawn("for the first time", connecting(None)),
+        drawn("again", connecting(Some(fault(Kind::Network)))),
         drawn("stable", connected(LONG_AGO, Some(NOW))),
         drawn("not yet stable", connected(NOW - Millis(1), Some(NOW))),
         drawn("stable, health checks off", connected(LONG_AGO, None)),
         drawn("no delay named", retrying(fault(Kind::Network))),
         drawn("the server named a delay", retrying(limited.clone())),
+        drawn("held by the gate", held),
         drawn(
             "",
             State::AwaitingSignIn {
@@ -115,6 +122,13 @@ fn diagram_of_connection() {
         ("failed, time mends it", failed(Kind::Network)),
         ("failed, sign-in required", failed(Kind::SignInRequired)),
         ("failed, redirected", failed(Kind::Redirected)),
+        (
+            "held",
+            Event::Held {
+                attempt: ATTEMPT,
+                until: NOW,
+            },
+        ),
         ("lost, time mends it", lost(fault(Kind::Network))),
         ("lost, with a delay", lost(limited)),
         ("lost, session refused", lost(fault(Kind::SessionLost))),
@@ -134,7 +148,7 @@ fn diagram_of_connection() {
             },
         ),
     ];
-    all_of!(Event: Enable | Disable | Misconfigure | Reload | SignedIn | Woke | Opened | Failed | Lost | Doubt | Due, events.iter().map(|(_, event)| event));
+    all_of!(Event: Enable | Disable | Misconfigure | Reload | SignedIn | Woke | Opened | Failed | Held | Lost | Doubt | Due, events.iter().map(|(_, event)| event));
     all_of!(State: Disabled | Misconfigured | Connecting | Connected | Retrying | AwaitingSignIn, states.iter().map(|state| &state.it));
     let page = article::<Connection>(&states, &events, &Default::default());
     compare("connection", &page);

@@ -69,6 +69,7 @@ fn wake_up(deadline: Option<Deadline>) -> &'static str {
     match deadline.map(|deadline| deadline.reason) {
         None => "none",
         Some(Reason::Reconnect) => "reconnect",
+        Some(Reason::Turn) => "reconnect, in turn",
         Some(Reason::AttemptLimit) => "limit of the attempt",
         Some(Reason::CheckHealth) => "check health",
         Some(Reason::ReopenStream) => "reopen stream",

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use steadfast_core::gate::Claim;
 use steadfast_core::identity::{AttemptId, EventCursor, Generation};
 use steadfast_core::stream::listen as get;
-use steadfast_core::{Era, Fault, Kind, SessionId, connection, quirks, session};
+use steadfast_core::{Era, Fault, Kind, Millis, SessionId, connection, quirks, session};
 use steadfast_store::SessionRecord;
 use tokio::sync::oneshot;
 
@@ -17,21 +18,19 @@ use crate::link::Link;
 use crate::perform::ask::ask;
 use crate::route::{MCP_METHOD, Route};
 
-/// An attempt holds its place in the gate at most this long, so that a server that accepts and never
-/// answers does not keep others from being opened (OP-04).
-const GATE_HOLD: Duration = Duration::from_millis(500);
-
 impl Driver {
     pub(super) async fn perform(&mut self, action: connection::Action) {
         match action {
-            connection::Action::Open { attempt } => self.open(attempt),
+            connection::Action::Open { attempt, claim } => self.open(attempt, claim).await,
             connection::Action::Abandon { attempt } => self.abandon(attempt).await,
             connection::Action::Close { generation } => self.close(generation).await,
-            connection::Action::CheckHealth { generation } => self.check_health(generation),
+            connection::Action::CheckHealth { generation, after } => {
+                self.check_health(generation, after);
+            }
         }
     }
 
-    fn open(&mut self, attempt: AttemptId) {
+    async fn open(&mut self, attempt: AttemptId, claim: Claim) {
         self.attempts = self.attempts.max(attempt.0);
         let Some(upstream) = self.link.upstream.read().clone() else {
             let fault = Fault::new(Kind::Misconfigured, "there is no usable configuration");
@@ -41,18 +40,21 @@ impl Driver {
             });
             return;
         };
+        let mut place = match upstream.member.ask(claim) {
+            Ok(place) => place,
+            Err(until) => {
+                let held = connection::Event::Held { attempt, until };
+                return Box::pin(self.feed(held)).await;
+            }
+        };
         self.generation = self.generation.next();
         let generation = self.generation;
         let (link, shared) = (Arc::clone(&self.link), Arc::clone(&self.shared));
         let record = self.record.clone();
         let task = tokio::spawn(async move {
-            let permit = shared.gate.clone().acquire_owned().await;
-            let holding = tokio::spawn(async move {
-                tokio::time::sleep(GATE_HOLD).await;
-                drop(permit);
-            });
+            place.admitted().await;
             let outcome = open::open(&link, &upstream, generation, record, &shared.store).await;
-            holding.abort();
+            drop(place);
             link.tell(Input::Opened {
                 attempt,
                 outcome: outcome.map(Box::new),
@@ -327,7 +329,7 @@ impl Driver {
         }
     }
 
-    fn check_health(&self, generation: Generation) {
+    fn check_health(&self, generation: Generation, after: Millis) {
         let Some(route) = self.routes.last().cloned() else {
             return;
         };
@@ -337,6 +339,7 @@ impl Driver {
         route.upstream.pool.prune();
         let (link, store) = (Arc::clone(&self.link), Arc::clone(&self.shared.store));
         tokio::spawn(async move {
+            tokio::time::sleep(after.duration()).await;
             match check(&link, &route).await {
                 Ok(Health::Alive) => {}
                 Ok(Health::NoPing) => {

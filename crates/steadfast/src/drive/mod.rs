@@ -11,11 +11,13 @@ mod actions;
 mod listen;
 pub(crate) mod open;
 mod settle;
+mod woke;
 
 use std::sync::Arc;
 
 use steadfast_core::identity::{AttemptId, Generation};
 use steadfast_core::now::{Mono, Now};
+use steadfast_core::sleep::Slept;
 use steadfast_core::stream::listen as get;
 use steadfast_core::{Era, Fault, Outcome, SessionId, connection, session};
 use steadfast_store::{SessionRecord, Transition};
@@ -55,6 +57,8 @@ pub(crate) enum Input {
     ListFetched,
     /// The configuration: `Ok(None)` where the connection is switched off.
     Configure(Result<Option<Arc<Upstream>>, Fault>),
+    /// The machine slept.
+    Woke(Slept),
     /// Reconnect now, whatever the schedule says; told once that has settled.
     Reload(oneshot::Sender<()>),
     /// End politely.
@@ -179,6 +183,7 @@ impl Driver {
             Input::ListChanged => self.refetch(),
             Input::ListFetched => self.announce(),
             Input::Configure(configured) => self.configure(configured).await,
+            Input::Woke(slept) => self.woke(slept).await,
             Input::Reload(settled) => {
                 self.reloads.push(settled);
                 self.feed(connection::Event::Reload).await;
