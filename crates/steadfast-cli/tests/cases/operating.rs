@@ -1,12 +1,14 @@
 //! Operating many connections: start, stop, crash, configuration, and servers that do none of what they should.
 
 mod configuration;
+mod flapping;
 mod fleet;
 mod health;
 mod history;
 mod restarts;
 mod sessions;
 mod stops;
+mod wake;
 
 use std::time::Duration;
 

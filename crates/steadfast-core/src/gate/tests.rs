@@ -194,7 +194,11 @@ fn play(askers: &[Asker], jitter: u32) -> Played {
     loop {
         let planned = plans.keys().next().map(|(at, _)| *at);
         let ended = ends.first().map(|(at, _)| *at);
-        let Some(next) = [planned, ended, gate.deadline()].into_iter().flatten().min() else {
+        let Some(next) = [planned, ended, gate.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+        else {
             assert!(waiting.is_empty(), "left waiting: {waiting:?}");
             return played;
         };

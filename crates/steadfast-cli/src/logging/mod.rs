@@ -1,4 +1,7 @@
-//! Logs: to standard error, as text or JSON, at the levels of `STEADFAST_LOG`, else of `RUST_LOG`.
+//! Logs: to standard error, as text or JSON, at the levels of `STEADFAST_LOG`, else of `RUST_LOG`. Lines that repeat
+//! themselves are bounded.
+
+mod cap;
 
 use std::io::IsTerminal as _;
 
@@ -10,6 +13,7 @@ use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use self::cap::CapLayer;
 use crate::failure::Failure;
 
 /// How log lines are written.
@@ -61,14 +65,23 @@ pub(crate) fn start(format: Format, default: &str) -> Result<(), Failure> {
         .with_writer(std::io::stderr)
         .with_ansi(colour);
     let safe = filter_fn(keeps_secrets);
+    let cap = CapLayer::new();
+    let sum_up = cap.clone().sum_up();
     let started = match format {
-        Format::Text => builder.finish().with(safe).try_init(),
+        Format::Text => builder.finish().with(safe).with(cap).try_init(),
         Format::Json => builder
             .json()
             .flatten_event(true)
             .finish()
             .with(safe)
+            .with(cap)
             .try_init(),
     };
-    started.map_err(|error| Failure::new(code::INTERNAL, format!("logging cannot start: {error}")))
+    started
+        .map_err(|error| Failure::new(code::INTERNAL, format!("logging cannot start: {error}")))?;
+    // A command that runs for a moment has nothing to sum up.
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(sum_up);
+    }
+    Ok(())
 }
