@@ -210,7 +210,8 @@ async fn follow_changes(gate: Arc<Gate>, mut changes: Receiver<Change>) {
             Ok(Change::Removed(..)) | Err(RecvError::Lagged(_)) => {
                 let there = |agent: &_, server: &_| gate.keeper.link(agent, server).is_some();
                 gate.sessions.retain(there);
-                gate.hub.retain(there);
+                gate.hub
+                    .retain(|agent, server| server.is_none_or(|server| there(agent, server)));
                 gate.mirrored.retain(there);
             }
             Err(RecvError::Closed) => return,

@@ -42,8 +42,10 @@ pub mod report;
 mod route;
 mod send;
 mod sleep;
+pub mod subscriber;
 
 pub use call::{Answer, AnswerStream, Call, CallHandle, Failure, Message, NotObserved, Origin};
 pub use keeper::{Change, Keeper, Listener};
 pub use link::{Hello, Link, ServerRequest};
 pub use report::Report;
+pub use subscriber::Subscriber;

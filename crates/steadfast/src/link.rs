@@ -24,6 +24,7 @@ use crate::keeper::{Change, Listener};
 use crate::report::{self, FaultReport, GrantReport, Report};
 use crate::route::{Route, Upstream};
 use crate::send;
+use crate::subscriber::Wishes;
 
 /// What the server said of itself when the connection opened. Kept while it is down.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +84,7 @@ pub struct Link {
     pub(crate) hello: RwLock<Option<Arc<Hello>>>,
     pub(crate) catalog: RwLock<Arc<Catalog>>,
     pub(crate) remembered: Mutex<Remembered>,
+    pub(crate) wishes: Wishes,
     /// The configured server; `None` where its configuration cannot work.
     pub(crate) upstream: RwLock<Option<Arc<Upstream>>>,
     pub(crate) inbox: mpsc::UnboundedSender<Input>,
@@ -117,6 +119,7 @@ impl Link {
             hello: RwLock::default(),
             catalog: RwLock::default(),
             remembered: Mutex::default(),
+            wishes: Wishes::default(),
             upstream: RwLock::default(),
             inbox,
             listener,

@@ -7,6 +7,7 @@
 //! check of its connection watches the server.
 
 mod filter;
+pub mod message;
 mod transitions;
 
 #[cfg(test)]

@@ -59,52 +59,6 @@ pub(crate) fn discover(link: &Link) -> Option<Bytes> {
     }
 }
 
-/// The lists whose changes the server announces.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Announces {
-    pub(crate) tools: bool,
-    pub(crate) prompts: bool,
-    pub(crate) resources: bool,
-    /// Changes of single resources.
-    pub(crate) subscriptions: bool,
-}
-
-impl Announces {
-    /// Of a server as it introduced itself.
-    pub(crate) fn of(hello: &Hello) -> Self {
-        let declared = |path: &[&str]| {
-            let source = &hello.result;
-            raw::at_path(source, 0..source.len(), path)
-                .is_some_and(|range| source.get(range) == Some(b"true"))
-        };
-        Self {
-            tools: declared(&["capabilities", "tools", "listChanged"]),
-            prompts: declared(&["capabilities", "prompts", "listChanged"]),
-            resources: declared(&["capabilities", "resources", "listChanged"]),
-            subscriptions: declared(&["capabilities", "resources", "subscribe"]),
-        }
-    }
-
-    /// Of a server that was never seen ([`initialize`] declared them all).
-    pub(crate) const LISTS: Self = Self {
-        tools: true,
-        prompts: true,
-        resources: true,
-        subscriptions: false,
-    };
-
-    /// The methods of the notifications for changed lists.
-    pub(crate) fn methods(self) -> impl Iterator<Item = &'static str> {
-        [
-            (self.tools, "notifications/tools/list_changed"),
-            (self.prompts, "notifications/prompts/list_changed"),
-            (self.resources, "notifications/resources/list_changed"),
-        ]
-        .into_iter()
-        .filter_map(|(announced, method)| announced.then_some(method))
-    }
-}
-
 /// A notification without params.
 pub(crate) fn notification(method: &str) -> Bytes {
     let message: Value = json!({"jsonrpc": "2.0", "method": method});
@@ -134,18 +88,5 @@ mod tests {
         );
         let same = with_version(&theirs, Revision::V2025_06_18).unwrap();
         assert_eq!(same, theirs.result);
-    }
-
-    #[test]
-    fn only_declared_changes_are_announced() {
-        let announces = Announces::of(&hello(
-            r#"{"capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":false},"resources":{"subscribe":true}}}"#,
-        ));
-        assert_eq!(
-            announces.methods().collect::<Vec<_>>(),
-            ["notifications/tools/list_changed"]
-        );
-        assert!(announces.subscriptions);
-        assert_eq!(Announces::LISTS.methods().count(), 3);
     }
 }

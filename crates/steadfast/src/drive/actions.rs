@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use steadfast_core::gate::Claim;
 use steadfast_core::identity::{AttemptId, EventCursor, Generation};
-use steadfast_core::stream::listen as get;
+use steadfast_core::stream::{listen as get, subscription};
 use steadfast_core::{Era, Fault, Kind, Millis, SessionId, connection, quirks, session};
 use steadfast_store::SessionRecord;
 use tokio::sync::oneshot;
@@ -75,6 +75,7 @@ impl Driver {
             .is_some_and(|pending| pending.attempt == attempt)
             && let Some(pending) = self.pending.take()
         {
+            self.stop_listening().await;
             self.close_session(pending.opened.route.generation, true)
                 .await;
         }
@@ -124,7 +125,7 @@ impl Driver {
     /// Session, GET stream, what the session is to remember, and the lists: in this order on the wire.
     async fn settle(&mut self, attempt: AttemptId, opened: Box<Opened>) {
         let route = Arc::clone(&opened.route);
-        let resumed = opened.resumed;
+        let (resumed, hello) = (opened.resumed, opened.hello.result.clone());
         if let Some(rule) = opened.refused {
             let generation = match &self.session {
                 session::State::Open { generation, .. } => *generation,
@@ -156,12 +157,18 @@ impl Driver {
         let generation = route.generation;
         self.feed_session(session::Event::Opened { generation, id })
             .await;
-        let listens = route.era() == Era::Legacy && route.endpoint.is_none();
-        if listens {
-            self.feed_listen(get::Event::SessionOpened { new: !resumed })
-                .await;
-        } else if let Some(pending) = &mut self.pending {
-            pending.listening = None;
+        match route.era() {
+            Era::Legacy if route.endpoint.is_none() => {
+                self.feed_listen(get::Event::SessionOpened { new: !resumed })
+                    .await;
+            }
+            // The old transport has its stream already.
+            Era::Legacy => self.listens_now(),
+            Era::Modern => {
+                let wanted = self.wanted(&hello);
+                self.feed_subscription(subscription::Event::Connected { wanted })
+                    .await;
+            }
         }
         let link = Arc::clone(&self.link);
         tokio::spawn(async move {
@@ -195,6 +202,7 @@ impl Driver {
         };
         let route = &pending.opened.route;
         if let Err(fault) = outcome {
+            self.stop_listening().await;
             let reachable = fault.kind != Kind::SessionLost;
             self.close_session(route.generation, reachable).await;
             return self
@@ -268,7 +276,14 @@ impl Driver {
     async fn close(&mut self, generation: Generation) {
         self.close_session(generation, true).await;
         self.close_http_sse(generation);
+        self.stop_listening().await;
+    }
+
+    /// Nothing is listened to without a connection.
+    pub(super) async fn stop_listening(&mut self) {
         self.feed_listen(get::Event::SessionClosed).await;
+        self.feed_subscription(subscription::Event::Disconnected)
+            .await;
     }
 
     /// Closes the stream of the old transport, but not while it owes an answer.

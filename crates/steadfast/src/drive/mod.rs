@@ -2,15 +2,16 @@
 //! they ask for. It decides nothing itself.
 //!
 //! ```text
-//! callers, timers, sockets ──Input──► Driver ──► connection, session, listen ──► actions
-//!                                       │                                          │
-//!                                       └── View, Phase, history, changes ◄────────┘
+//! callers, timers, sockets ──Input──► Driver ──► connection, session, listen, subscription ──► actions
+//!                                       │                                                        │
+//!                                       └── View, Phase, history, changes ◄──────────────────────┘
 //! ```
 
 mod actions;
 mod listen;
 pub(crate) mod open;
 mod settle;
+mod subscribe;
 mod woke;
 
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use steadfast_core::identity::{AttemptId, Generation};
 use steadfast_core::now::{Mono, Now};
 use steadfast_core::sleep::Slept;
-use steadfast_core::stream::listen as get;
+use steadfast_core::stream::{listen as get, subscription};
 use steadfast_core::{Era, Fault, Outcome, SessionId, connection, session};
 use steadfast_store::{SessionRecord, Transition};
 use tokio::sync::{mpsc, oneshot};
@@ -39,6 +40,10 @@ pub(crate) enum Input {
     Session(session::Event),
     /// For the GET stream.
     Listen(get::Event),
+    /// For the subscription.
+    Subscription(subscription::Event),
+    /// Agents want to hear of other resources.
+    Wanted,
     /// An attempt to open has ended.
     Opened {
         attempt: AttemptId,
@@ -70,7 +75,8 @@ pub(crate) enum Input {
 struct Pending {
     attempt: AttemptId,
     opened: Box<Opened>,
-    /// Told once the GET stream has been asked for, so that the order on the wire is kept (SE-01).
+    /// Told once the GET stream has been asked for, so that the order on the wire is kept (SE-01), or
+    /// once the subscription is open, so that no change is missed after the lists were fetched.
     listening: Option<oneshot::Sender<()>>,
 }
 
@@ -82,6 +88,7 @@ pub(crate) struct Driver {
     connection: connection::State,
     session: session::State,
     listen: get::State,
+    subscription: subscribe::Kept,
     attempts: u64,
     generation: Generation,
     opening: Option<JoinHandle<()>>,
@@ -113,6 +120,7 @@ pub(crate) fn start(
         connection: connection::State::Disabled,
         session: session::State::None { lost: Vec::new() },
         listen: get::State::Off(get::Memory::default()),
+        subscription: subscribe::Kept::new(),
         attempts: 0,
         generation: Generation(0),
         opening: None,
@@ -147,7 +155,8 @@ impl Driver {
     fn next_deadline(&self) -> Option<Mono> {
         let connection = connection::deadline(&self.connection, &self.shared.connection_policy);
         let listen = get::deadline(&self.listen, &self.shared.stream_policy);
-        let next = [connection, listen].into_iter().flatten();
+        let subscription = self.subscription.deadline(&self.shared.stream_policy);
+        let next = [connection, listen, subscription].into_iter().flatten();
         next.map(|deadline| deadline.at).min()
     }
 
@@ -167,6 +176,9 @@ impl Driver {
         if has_come(get::deadline(&self.listen, &self.shared.stream_policy)) {
             self.feed_listen(get::Event::Due).await;
         }
+        if has_come(self.subscription.deadline(&self.shared.stream_policy)) {
+            self.feed_subscription(subscription::Event::Due).await;
+        }
     }
 
     async fn take(&mut self, input: Input) {
@@ -174,6 +186,8 @@ impl Driver {
             Input::Connection(event) => self.feed(event).await,
             Input::Session(event) => self.feed_session(event).await,
             Input::Listen(event) => self.feed_listen(event).await,
+            Input::Subscription(event) => self.feed_subscription(event).await,
+            Input::Wanted => self.want().await,
             Input::Opened { attempt, outcome } => self.opened(attempt, outcome).await,
             Input::Settled { attempt, outcome } => self.settled(attempt, outcome).await,
             Input::Remembered(kept) => {
@@ -297,13 +311,24 @@ impl Driver {
                 }
             }
         }
-        let is_asked_for = !matches!(self.listen, get::State::Opening { .. });
-        if is_asked_for
-            && let Some(pending) = &mut self.pending
+        if !matches!(self.listen, get::State::Opening { .. }) {
+            self.listens_now();
+        }
+    }
+
+    /// The stream of an opening under way is there, or will not be: its lists can be fetched.
+    fn listens_now(&mut self) {
+        if let Some(pending) = &mut self.pending
             && let Some(listening) = pending.listening.take()
         {
             let _ = listening.send(());
         }
+    }
+
+    /// Whether an opening under way has yet to fetch the lists.
+    fn fetches_lists_next(&self) -> bool {
+        let listening = self.pending.as_ref().and_then(|it| it.listening.as_ref());
+        listening.is_some_and(|listening| !listening.is_closed())
     }
 
     fn note(&self, outcome: Outcome) {
@@ -356,7 +381,7 @@ impl Driver {
         let is_open = matches!(phase, Phase::Ready(_));
         self.link.phase.send_replace(phase);
         if was_open && !is_open {
-            self.feed_listen(get::Event::SessionClosed).await;
+            self.stop_listening().await;
             if let Some(route) = self.routes.last() {
                 route.upstream.pool.discard_idle();
             }
@@ -366,7 +391,8 @@ impl Driver {
     /// Copies what is shown, and tells everyone who watches where it changed.
     fn show(&mut self) {
         let connection = connection::deadline(&self.connection, &self.shared.connection_policy);
-        let stream = get::deadline(&self.listen, &self.shared.stream_policy);
+        let stream = get::deadline(&self.listen, &self.shared.stream_policy)
+            .or_else(|| self.subscription.deadline(&self.shared.stream_policy));
         let changed = {
             let mut view = self.link.view.lock();
             let moved = view.state.name() != self.connection.name();
@@ -407,7 +433,7 @@ impl Driver {
             .last()
             .is_some_and(|route| route.era() == Era::Legacy);
         if !legacy {
-            return None;
+            return self.subscription.note();
         }
         let cut = self.listen.memory().idle_cut().map(|beat| {
             let tenths = (beat.0 + 50) / 100;
@@ -437,6 +463,7 @@ impl Driver {
     }
 
     fn abort(&mut self) {
+        self.subscription.abort();
         for task in [
             self.opening.take(),
             self.stream.take(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use steadfast_core::wire::splice;
 use steadfast_core::{Era, Fault, Kind, Verdict};
 use tokio::sync::oneshot;
 
@@ -77,7 +78,12 @@ pub(super) async fn refresh(link: &Arc<Link>, route: &Arc<Route>) {
 
 /// Log level and subscriptions of the session before, best effort.
 async fn restore(link: &Arc<Link>, route: &Arc<Route>) {
-    let remembered = link.remembered.lock().clone();
+    let mut remembered = link.remembered.lock().clone();
+    // Also what agents came to want while there was no session.
+    let wished = link.wishes.uris();
+    remembered
+        .subscriptions
+        .extend(wished.iter().map(|uri| splice::quote(uri)));
     let level = remembered
         .log_level
         .map(|params| ("logging/setLevel", params));

@@ -31,6 +31,7 @@ impl Driver {
             let how = Break::Silence;
             self.feed_listen(get::Event::Broken { attempt, how }).await;
         }
+        self.break_subscription().await;
         self.feed(connection::Event::Woke).await;
     }
 

@@ -33,6 +33,7 @@ pub(crate) struct Events {
     scratch: Vec<Item>,
     plain: Option<BytesMut>,
     begun: bool,
+    kept_alive: bool,
     limit: usize,
 }
 
@@ -45,6 +46,7 @@ impl Events {
             scratch: Vec::new(),
             plain: None,
             begun: false,
+            kept_alive: false,
             limit,
         }
     }
@@ -85,8 +87,17 @@ impl Events {
             return Read::Heard;
         }
         self.decoder.feed(&chunk, &mut self.scratch);
+        self.kept_alive |= self
+            .scratch
+            .iter()
+            .any(|item| matches!(item, Item::Comment));
         self.found.extend(self.scratch.drain(..));
         self.ready().unwrap_or(Read::Heard)
+    }
+
+    /// Whether the peer keeps the stream alive with comments.
+    pub(crate) fn kept_alive(&self) -> bool {
+        self.kept_alive
     }
 
     /// The answer was given: frees the connection.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 use steadfast::{Link, Origin};
+use steadfast_core::stream::subscription::Filter;
 use steadfast_core::wire::envelope::{Invalid, Kind};
 use steadfast_core::{Era, Revision, RpcId, code};
 
@@ -301,11 +302,12 @@ pub(crate) fn reopened(session: &Session, link: &Link) {
         return;
     };
     let announces = if session.unseen.swap(false, Ordering::Relaxed) {
-        Some(hello::Announces::LISTS)
+        Filter::all_lists()
     } else {
-        link.hello().map(|hello| hello::Announces::of(&hello))
+        link.hello()
+            .map_or_else(Filter::default, |hello| Filter::declared(&hello.result))
     };
-    for method in announces.unwrap_or_default().methods() {
+    for method in announces.list_methods() {
         stream.append(hello::notification(method));
     }
 }

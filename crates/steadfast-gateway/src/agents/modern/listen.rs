@@ -1,289 +1,339 @@
-//! `subscriptions/listen` of a modern agent on a legacy server: what the server sends on its own
-//! stream, as far as the agent asked for it (2026-07-28 basic/patterns/subscriptions).
+//! `subscriptions/listen` of modern agents (2026-07-28 basic/patterns/subscriptions): served from the
+//! streams that the keeper holds open toward servers of either era, so that a drop there never ends a
+//! stream here.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
-use steadfast::{Answer, Call, CallHandle, Link, Origin};
-use steadfast_core::wire::splice::{self, Edit};
-use steadfast_core::wire::{envelope, json as raw, sse};
-use steadfast_core::{AgentName, ServerName, bridge};
+use steadfast::{Link, Subscriber};
+use steadfast_core::stream::subscription::{Filter, message};
+use steadfast_core::wire::{envelope, json, sse};
+use steadfast_core::{AgentName, ServerName};
 use tokio::sync::mpsc;
 
 use crate::Gate;
 use crate::agents::Connection;
-use crate::agents::hello::{Announces, notification};
+use crate::agents::hello::notification;
 use crate::agents::inbound::Inbound;
 use crate::agents::stream_body::{self, Source};
 use crate::body::Body;
 use crate::problem::status_only;
 
-const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
-
 /// How far an agent may fall behind before its stream is ended: it learns from that to fetch anew.
 const LONGEST_QUEUE: usize = 256;
 
-/// What an agent wants to hear of.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Filter {
-    tools: bool,
-    prompts: bool,
-    resources: bool,
-    uris: HashSet<String>,
+/// Whose notifications a subscription hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Those of one server.
+    One(Connection),
+    /// Those of all servers of an agent.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "all servers at one address are not served yet")
+    )]
+    All(AgentName),
 }
 
-impl Filter {
-    /// As the request asks, as far as the server offers it.
-    fn read(inbound: &Inbound, offered: Announces) -> Self {
-        let asked = inbound
-            .params
-            .whole
-            .clone()
-            .and_then(|params| raw::at_path(&inbound.message, params, &["notifications"]))
-            .and_then(|range| serde_json::from_slice(inbound.message.get(range)?).ok())
-            .unwrap_or(Value::Null);
-        let wants = |key: &str| asked[key] == Value::Bool(true);
-        let uris = asked["resourceSubscriptions"].as_array();
-        let uris = uris.into_iter().flatten().filter_map(Value::as_str);
+impl Scope {
+    fn agent(&self) -> &AgentName {
+        match self {
+            Self::One((agent, _)) | Self::All(agent) => agent,
+        }
+    }
+
+    fn server(&self) -> Option<&ServerName> {
+        match self {
+            Self::One((_, server)) => Some(server),
+            Self::All(_) => None,
+        }
+    }
+}
+
+/// What a server's notification becomes where the agent knows its servers under one address; `None` for
+/// one that means nothing there.
+pub(crate) type Rewrite = Arc<dyn Fn(&ServerName, &Bytes) -> Option<Bytes> + Send + Sync>;
+
+/// Who hears what.
+#[derive(Clone)]
+pub(crate) struct Audience {
+    pub(crate) scope: Scope,
+    pub(crate) rewrite: Option<Rewrite>,
+}
+
+impl Audience {
+    /// A connection, whose notifications pass as they are.
+    pub(crate) fn of(link: &Link) -> Self {
+        let connection = (link.agent().clone(), link.server().clone());
         Self {
-            tools: wants("toolsListChanged") && offered.tools,
-            prompts: wants("promptsListChanged") && offered.prompts,
-            resources: wants("resourcesListChanged") && offered.resources,
-            uris: uris
-                .filter(|_| offered.subscriptions)
-                .map(str::to_owned)
-                .collect(),
+            scope: Scope::One(connection),
+            rewrite: None,
         }
     }
 
-    fn wants(&self, method: &str, uri: Option<&str>) -> bool {
-        match method {
-            "notifications/tools/list_changed" => self.tools,
-            "notifications/prompts/list_changed" => self.prompts,
-            "notifications/resources/list_changed" => self.resources,
-            "notifications/resources/updated" => uri.is_some_and(|uri| self.uris.contains(uri)),
-            _ => false,
+    /// What it hears of a notification.
+    fn hears(&self, server: &ServerName, message: &Bytes) -> Option<Bytes> {
+        if self.scope.server().is_some_and(|only| only != server) {
+            return None;
+        }
+        match &self.rewrite {
+            Some(rewrite) => rewrite(server, message),
+            None => Some(message.clone()),
         }
     }
+}
 
-    /// What is honoured, for the acknowledgement; what is not is left out.
-    fn honoured(&self) -> Value {
-        let mut honoured = serde_json::Map::new();
-        for (key, on) in [
-            ("toolsListChanged", self.tools),
-            ("promptsListChanged", self.prompts),
-            ("resourcesListChanged", self.resources),
-        ] {
-            if on {
-                honoured.insert(key.to_owned(), Value::Bool(true));
-            }
-        }
-        if !self.uris.is_empty() {
-            let mut uris: Vec<_> = self.uris.iter().collect();
-            uris.sort();
-            honoured.insert("resourceSubscriptions".to_owned(), json!(uris));
-        }
-        Value::Object(honoured)
+impl fmt::Debug for Audience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.scope.fmt(f)
     }
 }
 
 /// One stream that is listened on.
 #[derive(Debug)]
-struct Subscriber {
+struct Listener {
     number: u64,
+    audience: Audience,
     /// The raw JSON of the request's id, which is the subscription's.
-    id: Bytes,
+    id: String,
     filter: Filter,
     queue: mpsc::Sender<Bytes>,
 }
 
-/// All such streams, by connection.
+impl Listener {
+    /// Sends on what it wants to hear. Whether it keeps up.
+    fn hear(&self, server: &ServerName, message: &Bytes) -> bool {
+        let Some(message) = self.audience.hears(server, message) else {
+            return true;
+        };
+        let Ok(read) = envelope::read(&message) else {
+            return true;
+        };
+        let uri = envelope::read_params(&message, &read).uri;
+        let uri = uri.and_then(|range| json::text(&message, range));
+        if !self.filter.wants(&read.method(&message), uri.as_deref()) {
+            return true;
+        }
+        let tagged = message::tagged(&message, &read, &self.id);
+        self.queue.try_send(tagged.into()).is_ok()
+    }
+
+    /// The server ends the subscription: the agent is told, so that it does not take it for a drop
+    /// ("Graceful Closure").
+    fn close(self) {
+        // One that is so far behind sees its stream end without it.
+        let _ = self.queue.try_send(message::closing(&self.id).into());
+    }
+}
+
+/// All such streams, by agent.
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
-    subscribers: Mutex<Subscribers>,
+    streams: Mutex<Streams>,
 }
 
 #[derive(Debug, Default)]
-struct Subscribers {
+struct Streams {
     made: u64,
-    by_connection: HashMap<Connection, Vec<Subscriber>>,
+    by_agent: HashMap<AgentName, Vec<Listener>>,
 }
 
 impl Hub {
     /// A notification of the server's own stream.
     pub(crate) fn notify(&self, agent: &AgentName, server: &ServerName, message: &Bytes) {
-        let mut subscribers = self.subscribers.lock();
-        let Some(those) = subscribers
-            .by_connection
-            .get_mut(&(agent.clone(), server.clone()))
-        else {
-            return;
-        };
-        let Ok(read) = envelope::read(message) else {
-            return;
-        };
-        let method = read.method(message);
-        let uri = envelope::read_params(message, &read).uri;
-        let uri = uri.and_then(|range| raw::text(message, range));
-        // Whoever is too slow is dropped, which ends its stream.
-        those.retain(|it| {
-            !it.filter.wants(&method, uri.as_deref())
-                || it.queue.try_send(tagged(message, &read, &it.id)).is_ok()
-        });
-    }
-
-    fn add(&self, link: &Link, id: Bytes, filter: Filter) -> (u64, mpsc::Receiver<Bytes>) {
-        let (queue, receiver) = mpsc::channel(LONGEST_QUEUE);
-        let mut subscribers = self.subscribers.lock();
-        subscribers.made += 1;
-        let number = subscribers.made;
-        let connection = (link.agent().clone(), link.server().clone());
-        subscribers
-            .by_connection
-            .entry(connection)
-            .or_default()
-            .push(Subscriber {
-                number,
-                id,
-                filter,
-                queue,
-            });
-        (number, receiver)
-    }
-
-    fn remove(&self, link: &Link, number: u64) {
-        let connection = (link.agent().clone(), link.server().clone());
-        let mut subscribers = self.subscribers.lock();
-        if let Some(those) = subscribers.by_connection.get_mut(&connection) {
-            those.retain(|it| it.number != number);
-            if those.is_empty() {
-                subscribers.by_connection.remove(&connection);
-            }
+        let mut streams = self.streams.lock();
+        if let Some(those) = streams.by_agent.get_mut(agent) {
+            // Whoever is too slow is dropped, which ends its stream.
+            those.retain(|it| it.hear(server, message));
         }
     }
 
     /// The server is there again: every list may have changed.
     pub(crate) fn reopened(&self, agent: &AgentName, server: &ServerName) {
-        for method in Announces::LISTS.methods() {
+        for method in Filter::all_lists().list_methods() {
             self.notify(agent, server, &notification(method));
         }
     }
 
-    /// Ends the streams of all connections but some.
-    pub(crate) fn retain(&self, still_there: impl Fn(&AgentName, &ServerName) -> bool) {
-        let mut subscribers = self.subscribers.lock();
-        let those = &mut subscribers.by_connection;
-        those.retain(|(agent, server), _| still_there(agent, server));
+    /// Ends all streams but some, each with its response.
+    pub(crate) fn retain(&self, stays: impl Fn(&AgentName, Option<&ServerName>) -> bool) {
+        let mut ended = Vec::new();
+        let mut streams = self.streams.lock();
+        for those in streams.by_agent.values_mut() {
+            ended.extend(those.extract_if(.., |it| {
+                !stays(it.audience.scope.agent(), it.audience.scope.server())
+            }));
+        }
+        streams.by_agent.retain(|_, those| !those.is_empty());
+        drop(streams);
+        for listener in ended {
+            listener.close();
+        }
+    }
+
+    /// Hears from now on. `id` is the raw JSON of the request's.
+    pub(crate) fn listen(
+        self: &Arc<Self>,
+        audience: Audience,
+        id: &[u8],
+        filter: Filter,
+    ) -> Opening {
+        let (queue, receiver) = mpsc::channel(LONGEST_QUEUE);
+        let id = String::from_utf8_lossy(id).into_owned();
+        let agent = audience.scope.agent().clone();
+        let mut streams = self.streams.lock();
+        streams.made += 1;
+        let number = streams.made;
+        streams
+            .by_agent
+            .entry(agent.clone())
+            .or_default()
+            .push(Listener {
+                number,
+                audience,
+                id: id.clone(),
+                filter,
+                queue,
+            });
+        drop(streams);
+        Opening {
+            id,
+            receiver,
+            place: Place {
+                agent,
+                number,
+                hub: Arc::clone(self),
+            },
+        }
+    }
+
+    fn change(&self, place: &Place, filter: Filter) {
+        let mut streams = self.streams.lock();
+        let those = streams.by_agent.get_mut(&place.agent);
+        let mut those = those.into_iter().flatten();
+        if let Some(listener) = those.find(|it| it.number == place.number) {
+            listener.filter = filter;
+        }
+    }
+
+    fn remove(&self, place: &Place) {
+        let mut streams = self.streams.lock();
+        if let Some(those) = streams.by_agent.get_mut(&place.agent) {
+            those.retain(|it| it.number != place.number);
+            if those.is_empty() {
+                streams.by_agent.remove(&place.agent);
+            }
+        }
     }
 }
 
-/// Serves one `subscriptions/listen`.
+/// A listener's place in the hub, given up when this is dropped.
+#[derive(Debug)]
+struct Place {
+    agent: AgentName,
+    number: u64,
+    hub: Arc<Hub>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let hub = Arc::clone(&self.hub);
+        hub.remove(self);
+    }
+}
+
+/// A subscription that hears already and is yet to be acknowledged.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    id: String,
+    receiver: mpsc::Receiver<Bytes>,
+    place: Place,
+}
+
+impl Opening {
+    /// The stream, which begins with what is honoured. The wishes of `subscribers` last as long as it.
+    pub(crate) fn acknowledge(
+        self,
+        gate: &Gate,
+        honoured: &Filter,
+        subscribers: Vec<Subscriber>,
+    ) -> Response<Body> {
+        self.place.hub.change(&self.place, honoured.clone());
+        let source = Listening {
+            first: Some(message::acknowledgment(&self.id, honoured).into()),
+            receiver: self.receiver,
+            _place: self.place,
+            _subscribers: subscribers,
+        };
+        stream_body::response(source, gate.settings.keep_alive)
+    }
+}
+
+/// What a `subscriptions/listen` asks for.
+pub(crate) fn asked(inbound: &Inbound) -> Filter {
+    let source = &inbound.message;
+    let params = inbound.params.whole.clone();
+    let object = params.and_then(|params| json::at_path(source, params, &["notifications"]));
+    object.map_or_else(Filter::default, |object| Filter::read(source, object))
+}
+
+/// Whether a filter asks for kinds of notifications that only an extension knows: such a request goes to
+/// a modern server as it is.
+pub(super) fn is_of_extension(inbound: &Inbound) -> bool {
+    const KNOWN: [&str; 4] = [
+        "toolsListChanged",
+        "promptsListChanged",
+        "resourcesListChanged",
+        "resourceSubscriptions",
+    ];
+    let source = &inbound.message;
+    let params = inbound.params.whole.clone();
+    let object = params.and_then(|params| json::at_path(source, params, &["notifications"]));
+    let mut is_other = false;
+    object.is_some_and(|object| {
+        let read = json::members(source, object, |member| {
+            let known = |key: &&str| json::is_text(source, member.key.clone(), key);
+            is_other |= !KNOWN.iter().any(known);
+        });
+        read.is_ok() && is_other
+    })
+}
+
+/// Serves one `subscriptions/listen` for one server.
 pub(super) async fn serve(gate: &Arc<Gate>, link: &Arc<Link>, inbound: &Inbound) -> Response<Body> {
-    let (Some(id), Some(hello)) = (inbound.id(), link.hello()) else {
+    let Some(id) = inbound.id() else {
         return status_only(StatusCode::BAD_REQUEST);
     };
-    let mut filter = Filter::read(inbound, Announces::of(&hello));
-    let mut refused = Vec::new();
-    for uri in &filter.uris {
-        if !subscribe(link, inbound, uri).await {
-            refused.push(uri.clone());
-        }
-    }
-    filter.uris.retain(|uri| !refused.contains(uri));
-    let acknowledged = json!({
-        "jsonrpc": "2.0",
-        "method": "notifications/subscriptions/acknowledged",
-        "params": {"notifications": filter.honoured()},
-    });
-    let acknowledged = Bytes::from(acknowledged.to_string());
-    let first = envelope::read(&acknowledged).map(|read| tagged(&acknowledged, &read, &id));
-    let (number, receiver) = gate.hub.add(link, id, filter);
-    let source = Listening {
-        first: first.ok(),
-        receiver,
-        number,
-        link: Arc::clone(link),
-        hub: Arc::clone(&gate.hub),
-    };
-    stream_body::response(source, gate.settings.keep_alive)
-}
-
-/// Subscribes at the server. It stays subscribed: others of this connection may have asked as well,
-/// and a notification too many is filtered here.
-async fn subscribe(link: &Arc<Link>, inbound: &Inbound, uri: &str) -> bool {
-    let message = json!({
-        "jsonrpc": "2.0", "id": 1, "method": "resources/subscribe", "params": {"uri": uri},
-    });
-    let Ok(request) = Inbound::read(message.to_string().into()) else {
-        return false;
-    };
-    let Some(hello) = link.hello() else {
-        return false;
-    };
-    let text = |range| {
-        let part = inbound.part(range).unwrap_or(b"{}");
-        String::from_utf8_lossy(part).into_owned()
-    };
-    let call = Call {
-        message: request.message,
-        envelope: request.envelope,
-        params: request.params,
-        origin: Origin::Legacy {
-            revision: hello.revision,
-            client: Arc::new(bridge::Client {
-                info: text(inbound.params.client_info.as_ref()),
-                capabilities: text(inbound.params.client_capabilities.as_ref()),
-                log_level: None,
-            }),
-        },
-    };
-    match link.call(call, CallHandle::new()).await {
-        Answer::Whole { message, .. } => {
-            envelope::read(&message).is_ok_and(|read| read.kind == envelope::Kind::Result)
-        }
-        // A stream ends with the response sooner or later; the subscription is as good as made.
-        Answer::Stream(mut stream) => {
-            tokio::spawn(async move { while stream.next().await.is_some() {} });
-            true
-        }
-        Answer::Failed(_) => false,
-    }
-}
-
-/// The notification with the subscription's id in `params._meta` ("Receiving Notifications").
-fn tagged(message: &Bytes, read: &envelope::Envelope, id: &[u8]) -> Bytes {
-    let id = String::from_utf8_lossy(id);
-    let quoted = splice::quote(SUBSCRIPTION_ID);
-    let params = envelope::read_params(message, read);
-    let (at, text) = match (params.meta, read.params.clone()) {
-        (Some(meta), _) => splice::insert_member(message, meta, SUBSCRIPTION_ID, &id),
-        (None, Some(params)) => {
-            splice::insert_member(message, params, "_meta", &format!("{{{quoted}:{id}}}"))
-        }
-        (None, None) => {
-            let params = format!("{{\"_meta\":{{{quoted}:{id}}}}}");
-            splice::insert_member(message, 0..message.len(), "params", &params)
+    let asked = asked(inbound);
+    // It hears before it is known what is honoured, so that nothing is missed in between.
+    let opening = gate.hub.listen(Audience::of(link), &id, asked.clone());
+    let subscriber = link.subscriber();
+    let uris = match subscriber.subscribe(asked.uris.clone()).await {
+        Ok(honoured) => honoured,
+        // A server that is down is asked when it is there again.
+        Err(_) => {
+            asked.uris.iter().for_each(|uri| subscriber.joins(uri));
+            asked.uris.clone()
         }
     };
-    let mut edits = [Edit {
-        range: at..at,
-        with: text.as_bytes(),
-    }];
-    splice::apply(message, &mut edits).into()
+    let honoured = Filter {
+        uris,
+        ..asked.and(&link.honoured())
+    };
+    opening.acknowledge(gate, &honoured, vec![subscriber])
 }
 
 /// The stream of one subscription.
 struct Listening {
     first: Option<Bytes>,
     receiver: mpsc::Receiver<Bytes>,
-    number: u64,
-    link: Arc<Link>,
-    hub: Arc<Hub>,
+    _place: Place,
+    _subscribers: Vec<Subscriber>,
 }
 
 impl Source for Listening {
@@ -296,12 +346,6 @@ impl Source for Listening {
             sse::encode(out, None, None, message);
         }
         Poll::Ready(next.is_some())
-    }
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        self.hub.remove(&self.link, self.number);
     }
 }
 

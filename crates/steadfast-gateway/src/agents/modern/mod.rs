@@ -94,6 +94,10 @@ async fn request(
     };
     let id = inbound.raw_id().unwrap_or(b"null");
     let translated = link.hello().is_some_and(|hello| hello.era() == Era::Legacy);
+    let listens = inbound.method() == "subscriptions/listen";
+    if listens && (translated || !listen::is_of_extension(&inbound)) {
+        return Box::pin(listen::serve(gate, link, &inbound)).await;
+    }
     if translated {
         match &*inbound.method() {
             "server/discover" => {
@@ -101,7 +105,6 @@ async fn request(
                     return json_answer(StatusCode::OK, render::result(id, &result));
                 }
             }
-            "subscriptions/listen" => return Box::pin(listen::serve(gate, link, &inbound)).await,
             method if REMOVED.contains(&method) => return no_such_method(id, method),
             _ => {}
         }
