@@ -100,6 +100,20 @@ codes! {
     /// The server refuses, and not for a missing sign-in.
     FORBIDDEN = 33 "forbidden" RetryAfter "Ask the server's operator why it refuses; check the configured headers.";
 
+    // Faults of a grant.
+    /// The token endpoint answered 404, 405 or 410.
+    TOKEN_ENDPOINT_MOVED = 34 "token_endpoint_moved" Rediscover "Nothing to do: the grant is kept, and the provider is asked where its token endpoint is now.";
+    /// A renewal failed for a reason that time mends.
+    RENEWAL_DELAYED = 35 "renewal_delayed" RetryAfter "Nothing to do: the grant is kept, and the renewal is tried again.";
+    /// A renewal left, and its answer was not observed.
+    RENEWAL_OUTCOME_LOST = 36 "renewal_outcome_lost" RetryAfter "Nothing to do: the renewal is asked for once more. If the provider then refuses it, sign in again.";
+    /// The provider refused the grant.
+    GRANT_REFUSED = 37 "grant_refused" Person "Sign in again for this agent and server; reloading does not help.";
+    /// Freshly issued tokens were refused by the server.
+    FRESH_TOKEN_REFUSED = 38 "fresh_token_refused" Person "The provider issues tokens that the server does not accept: sign in again, and check the server's audience and scopes.";
+    /// The server relies on another authorization server than before.
+    ISSUER_CHANGED = 39 "issuer_changed" Person "Sign in again: the server names another authorization server, and the old grant is never sent there.";
+
     // Calls.
     /// The result of a call was not observed.
     NOT_OBSERVED = 41 "not_observed" Person "Look at the provider whether it happened; do not simply repeat the call.";

@@ -37,4 +37,16 @@ pub enum Reason {
     ResumeAnswer,
     /// Nothing came on a stream for too long.
     Silence,
+    /// The renewal of a grant ahead of its expiry.
+    RenewGrant,
+    /// The next try of a renewal that failed.
+    RetryRenewal,
+    /// Another daemon may have let go of the grant.
+    AwaitLease,
+    /// A renewal has taken too long.
+    RenewalLimit,
+    /// One more try of a refused grant.
+    RecheckGrant,
+    /// A grant without a refresh token ends.
+    GrantEnds,
 }

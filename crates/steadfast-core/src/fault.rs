@@ -52,6 +52,18 @@ pub enum Kind {
     Forbidden,
     /// The configuration cannot work.
     Misconfigured,
+    /// The token endpoint is not where it was.
+    TokenEndpointMoved,
+    /// A renewal failed for a reason that time mends.
+    RenewalDelayed,
+    /// A renewal left, and its answer was not observed.
+    RenewalOutcomeLost,
+    /// The provider refuses the grant.
+    GrantRefused,
+    /// The server does not accept tokens that were just issued.
+    FreshTokenRefused,
+    /// The server relies on another authorization server than the one that issued the grant.
+    IssuerChanged,
 }
 
 impl Kind {
@@ -73,6 +85,12 @@ impl Kind {
             Self::ScopeInsufficient => code::SCOPE_INSUFFICIENT,
             Self::Forbidden => code::FORBIDDEN,
             Self::Misconfigured => code::CONFIG_BAD_VALUE,
+            Self::TokenEndpointMoved => code::TOKEN_ENDPOINT_MOVED,
+            Self::RenewalDelayed => code::RENEWAL_DELAYED,
+            Self::RenewalOutcomeLost => code::RENEWAL_OUTCOME_LOST,
+            Self::GrantRefused => code::GRANT_REFUSED,
+            Self::FreshTokenRefused => code::FRESH_TOKEN_REFUSED,
+            Self::IssuerChanged => code::ISSUER_CHANGED,
         }
     }
 

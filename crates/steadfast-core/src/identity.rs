@@ -162,6 +162,22 @@ impl Generation {
     }
 }
 
+/// Which set of tokens of a grant: grows by one each time they are replaced. Written by compare-and-swap, so
+/// that a failure of an older set cannot move, or remove, a newer one.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct GrantGeneration(pub u64);
+
+impl GrantGeneration {
+    /// The one after this.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
 /// Fences one attempt at something: the outcome of a stale attempt is ignored.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,

@@ -37,6 +37,7 @@ pub mod deadline;
 pub mod effect;
 pub mod fault;
 pub mod gate;
+pub mod grant;
 pub mod identity;
 pub mod now;
 pub mod question;
@@ -52,8 +53,8 @@ pub use deadline::{Deadline, Reason};
 pub use effect::Effect;
 pub use fault::{Fault, Kind, Verdict};
 pub use identity::{
-    AgentName, AttemptId, EventCursor, Generation, OperationId, OperationKey, RpcId, ServerName,
-    SessionId,
+    AgentName, AttemptId, EventCursor, Generation, GrantGeneration, OperationId, OperationKey,
+    RpcId, ServerName, SessionId,
 };
 pub use now::{Jitter, Millis, Mono, Now, Wall};
 pub use revision::{Era, Revision};

@@ -373,7 +373,11 @@ fn settle(
 
 fn wait_for_person(fault: Fault) -> State {
     match fault.kind {
-        Kind::SignInRequired | Kind::ScopeInsufficient => State::AwaitingSignIn { fault },
+        Kind::SignInRequired
+        | Kind::ScopeInsufficient
+        | Kind::GrantRefused
+        | Kind::FreshTokenRefused
+        | Kind::IssuerChanged => State::AwaitingSignIn { fault },
         // Of the others only the configuration itself is for a person, and a redirect that names the
         // url to configure.
         Kind::Misconfigured
@@ -387,7 +391,10 @@ fn wait_for_person(fault: Fault) -> State {
         | Kind::UnstableSessions
         | Kind::ProtocolMismatch
         | Kind::NotAnMcpAnswer
-        | Kind::Forbidden => State::Misconfigured { fault },
+        | Kind::Forbidden
+        | Kind::TokenEndpointMoved
+        | Kind::RenewalDelayed
+        | Kind::RenewalOutcomeLost => State::Misconfigured { fault },
     }
 }
 

@@ -78,6 +78,12 @@ fn wake_up(deadline: Option<Deadline>) -> &'static str {
         Some(Reason::OpenLimit) => "limit of opening",
         Some(Reason::ResumeAnswer) => "resume answer",
         Some(Reason::Silence) => "limit of silence",
+        Some(Reason::RenewGrant) => "renewal",
+        Some(Reason::RetryRenewal) => "next try",
+        Some(Reason::AwaitLease) => "lease of another daemon",
+        Some(Reason::RenewalLimit) => "limit of the renewal",
+        Some(Reason::RecheckGrant) => "one more try",
+        Some(Reason::GrantEnds) => "its end",
     }
 }
 

@@ -1,0 +1,438 @@
+//! One grant: what a person once allowed one agent at one server, and how it is kept alive. Decides when
+//! to renew, what a failed renewal means, and when only a person can help. It knows the tokens by their
+//! generation and their times, never by their text.
+//!
+//! | state | what it means | wakes up for |
+//! | --- | --- | --- |
+//! | `none` | nobody has signed in, or somebody signed out | nothing |
+//! | `valid` | the access token is good for a while | the renewal ahead of its expiry |
+//! | `due` | to be renewed; waits for its turn at the issuer and for the lease | the lease of another daemon |
+//! | `renewing` | one renewal is under way | the limit of the attempt |
+//! | `delayed` | the last renewal failed for a fault that time mends | the next try |
+//! | `suspect` | refused in a way that need not be final | the next try |
+//! | `refused` | only a person can help; nothing was deleted | the one try at expiry, or a probe, where there is one left |
+//! | `unrenewable` | there is no refresh token; it ends when the access token does | its end |
+//!
+//! A renewal is itself a one-shot write (architecture, grants 1): its fact is durable before the action
+//! that follows it runs, so that a daemon that dies in between finds the intent and not a riddle.
+//! The table of transitions is drawn from the tests: `docs/machines/grant.md`.
+
+pub mod schedule;
+mod transitions;
+
+#[cfg(test)]
+mod tests;
+
+pub use transitions::{deadline, replay, step};
+
+use serde::{Deserialize, Serialize};
+
+use crate::fault::Fault;
+use crate::identity::{AttemptId, GrantGeneration};
+use crate::now::{Jitter, Millis, Mono, Now, Wall};
+
+/// What is known of a set of tokens without their text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tokens {
+    /// Which set. A failure of an older one changes nothing in a newer one (RT-02).
+    pub generation: GrantGeneration,
+    /// When the access token was issued.
+    pub issued_at: Wall,
+    /// When it expires: absolute, so that a restart does not begin to count anew (EX-01). Where the
+    /// answer said nothing, after the assumed lifetime.
+    pub expires_at: Wall,
+    /// Whether there is a refresh token.
+    pub renewable: bool,
+    /// The scopes that are granted now.
+    pub scopes: Vec<String>,
+}
+
+impl Tokens {
+    /// Whether the access token may still be sent.
+    #[must_use]
+    pub const fn good(&self, now: Wall) -> bool {
+        now.0 < self.expires_at.0
+    }
+}
+
+/// What was refused so far, and how often. Forgiven when a renewed token is accepted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Strikes {
+    /// Structured refusals other than `invalid_grant`, in a row.
+    pub structured: u32,
+    /// Freshly issued access tokens that the server refused, in a row (architecture, grants 6).
+    pub fresh: u32,
+    /// Renewals in a row that failed: the backoff grows with them.
+    pub tries: u32,
+    /// Probes of a refused token so far.
+    pub probed: u32,
+}
+
+/// How far a renewal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// The request is about to leave, or has left.
+    Asking,
+    /// The token endpoint was not where it used to be: the issuer is asked where it is now.
+    Rediscovering,
+    /// The request goes to the address that was found. It is not looked for twice in one renewal.
+    AskingElsewhere,
+}
+
+/// Why a grant waits in spite of a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Recheck {
+    /// No further try: a person must act.
+    Never,
+    /// Once more when the access token expires (architecture, grants 5).
+    AtExpiry,
+    /// A further spaced try, because some providers heal (`renewal.probes`).
+    Probe {
+        /// When.
+        due: Mono,
+    },
+}
+
+/// The state of one grant. Holds only what is true in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "state")]
+pub enum State {
+    /// There is none.
+    None,
+    /// The access token is good.
+    Valid {
+        /// The tokens.
+        tokens: Tokens,
+        /// When to renew.
+        renew_at: Wall,
+        /// What was refused before.
+        strikes: Strikes,
+    },
+    /// To be renewed now: waits for its turn.
+    Due {
+        /// The tokens.
+        tokens: Tokens,
+        /// Since when.
+        since: Wall,
+        /// When to ask for the turn again: another daemon may hold the lease until then.
+        ask_again: Mono,
+        /// What was refused before.
+        strikes: Strikes,
+        /// Why it must be renewed ahead of its time, where it must.
+        fault: Option<Fault>,
+    },
+    /// A renewal is under way.
+    Renewing {
+        /// The tokens, among them the refresh token that is being presented.
+        tokens: Tokens,
+        /// Fences the outcome.
+        attempt: AttemptId,
+        /// When it began.
+        since: Mono,
+        /// How far it is.
+        stage: Stage,
+        /// What was refused before.
+        strikes: Strikes,
+        /// The fault that led to it, if one did.
+        fault: Option<Fault>,
+    },
+    /// The last renewal failed; the next one is planned.
+    Delayed {
+        /// The tokens.
+        tokens: Tokens,
+        /// What went wrong.
+        fault: Fault,
+        /// When the next try is due.
+        due: Mono,
+        /// What was refused before.
+        strikes: Strikes,
+    },
+    /// Refused in a way that need not be final.
+    Suspect {
+        /// The tokens.
+        tokens: Tokens,
+        /// What was said.
+        fault: Fault,
+        /// When the next try is due.
+        due: Mono,
+        /// What was refused before.
+        strikes: Strikes,
+    },
+    /// The provider withdrew its consent. Tokens are kept (architecture, grants 5).
+    Refused {
+        /// The tokens; the access token may still be good.
+        tokens: Tokens,
+        /// What was said.
+        fault: Fault,
+        /// When.
+        at: Wall,
+        /// Whether it is tried again without a person.
+        recheck: Recheck,
+        /// What was refused before.
+        strikes: Strikes,
+    },
+    /// There is no refresh token.
+    Unrenewable {
+        /// The tokens.
+        tokens: Tokens,
+    },
+}
+
+/// How a renewal failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The provider did not refuse: time mends it.
+    Temporary(Fault),
+    /// 404, 405 or 410: there is no token endpoint at this address (architecture, grants 4).
+    Moved(Fault),
+    /// The request left and its answer was not observed: the refresh token may be spent.
+    OutcomeLost(Fault),
+    /// A structured refusal of the grant itself: `invalid_grant`, or a code that this provider means so.
+    Grant(Fault),
+    /// Another structured refusal.
+    Structured(Fault),
+    /// `invalid_client`: the registration is gone (CR-01).
+    Client(Fault),
+}
+
+/// What rediscovering the issuer found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Another token endpoint of the same issuer.
+    Elsewhere,
+    /// The same address as before.
+    Same,
+    /// Nothing, for this reason; also where the server names another issuer by now.
+    Nothing(Fault),
+}
+
+/// What can happen to a grant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Tokens came from a sign-in, an import, the store at start, or another daemon's renewal.
+    Loaded {
+        /// They.
+        tokens: Tokens,
+    },
+    /// The store holds the intent of a renewal whose daemon died: its answer is lost.
+    Interrupted {
+        /// The tokens that it presented.
+        tokens: Tokens,
+    },
+    /// Signed out, or no longer configured.
+    Removed,
+    /// The deadline has come.
+    Due,
+    /// A person or an API asks for a renewal now (architecture, grants 7).
+    Reload,
+    /// Its turn has come: the lease is held, and the store still has this generation.
+    Turn {
+        /// Of these tokens.
+        generation: GrantGeneration,
+    },
+    /// Another daemon holds the lease until then.
+    Leased {
+        /// When it ends at the latest.
+        until: Mono,
+    },
+    /// The renewal succeeded; what it brought is on disk.
+    Renewed {
+        /// Fences it.
+        attempt: AttemptId,
+        /// The new tokens, with what the answer omitted taken over from the old ones.
+        tokens: Tokens,
+    },
+    /// The renewal failed.
+    Failed {
+        /// Fences it.
+        attempt: AttemptId,
+        /// How.
+        failure: Failure,
+    },
+    /// The issuer was asked where its token endpoint is.
+    Rediscovered {
+        /// Fences it.
+        attempt: AttemptId,
+        /// What was found.
+        found: Found,
+    },
+    /// The MCP server refused an access token with 401.
+    TokenRefused {
+        /// Of these tokens. A late refusal of an older one changes nothing.
+        generation: GrantGeneration,
+    },
+    /// The MCP server said within a result that the token is no good (AU-03).
+    Suspected {
+        /// Of these tokens.
+        generation: GrantGeneration,
+    },
+    /// The MCP server accepted an access token.
+    TokenAccepted {
+        /// Of these tokens.
+        generation: GrantGeneration,
+    },
+}
+
+/// What the driver must do, once the fact is durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Stand in line at the issuer, take the lease, read the store again; answer with `Turn`, `Leased` or `Loaded`.
+    AwaitTurn {
+        /// Of these tokens.
+        generation: GrantGeneration,
+    },
+    /// Present the refresh token at the token endpoint; answer with `Renewed` or `Failed`.
+    Renew {
+        /// Fences the outcome.
+        attempt: AttemptId,
+    },
+    /// Forget endpoint and metadata, and ask the issuer again; answer with `Rediscovered`.
+    Rediscover {
+        /// Fences the outcome.
+        attempt: AttemptId,
+    },
+    /// The registration is gone: register anew, once, so that the next sign-in has a client that exists.
+    Register,
+    /// Let the connection use the new token.
+    Use {
+        /// Which.
+        generation: GrantGeneration,
+    },
+    /// A person must act: say so once.
+    Tell {
+        /// Why.
+        fault: Fault,
+    },
+    /// Let go of turn and lease.
+    LetGo,
+}
+
+/// What became true. Durable before the actions of its step run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fact {
+    /// When, as people count.
+    pub at: Wall,
+    /// The state that was entered, whole.
+    pub state: State,
+    /// One clause: why.
+    pub reason: String,
+}
+
+/// The delays and limits that an operator can set (`[renewal]`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// How long ahead of expiry; capped to half of the lifetime.
+    pub window: Millis,
+    /// The first delay after a temporary failure; doubled after each further one.
+    pub retry_first: Millis,
+    /// The longest delay.
+    pub retry_max: Millis,
+    /// How many spaced structured refusals other than `invalid_grant` make a grant refused.
+    pub refused_after: u32,
+    /// One more try after a refusal that came while the access token was good.
+    pub recheck_at_expiry: bool,
+    /// Further spaced tries of a refused token.
+    pub probes: u32,
+    /// How far apart.
+    pub probe_every: Millis,
+    /// So many fresh tokens refused in a row make a dead grant …
+    pub fresh_token_refusals: u32,
+    /// … where fresh means issued so recently.
+    pub fresh_token_window: Millis,
+    /// How long one renewal may take in all.
+    pub attempt_limit: Millis,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            window: Millis::mins(20),
+            retry_first: Millis::secs(5),
+            retry_max: Millis::mins(5),
+            refused_after: 3,
+            recheck_at_expiry: true,
+            probes: 0,
+            probe_every: Millis::mins(10),
+            fresh_token_refusals: 2,
+            fresh_token_window: Millis::secs(60),
+            attempt_limit: Millis::secs(70),
+        }
+    }
+}
+
+/// What a step may look at besides state and event.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The clocks.
+    pub now: Now,
+    /// A fresh random number.
+    pub jitter: Jitter,
+    /// A fresh number for an attempt, should one begin.
+    pub attempt: AttemptId,
+    /// The limits.
+    pub policy: &'a Policy,
+}
+
+/// This machine's step.
+pub type Step = crate::step::Step<State, Fact, Action>;
+
+impl State {
+    /// As the connection object writes it (`grant.state`).
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Valid { .. } => "valid",
+            Self::Due { .. } => "due",
+            Self::Renewing { .. } => "renewing",
+            Self::Delayed { .. } => "delayed",
+            Self::Suspect { .. } => "suspect",
+            Self::Refused { .. } => "refused",
+            Self::Unrenewable { .. } => "unrenewable",
+        }
+    }
+
+    /// The tokens that are held, whatever is thought of them.
+    #[must_use]
+    pub const fn tokens(&self) -> Option<&Tokens> {
+        match self {
+            Self::None => None,
+            Self::Valid { tokens, .. }
+            | Self::Due { tokens, .. }
+            | Self::Renewing { tokens, .. }
+            | Self::Delayed { tokens, .. }
+            | Self::Suspect { tokens, .. }
+            | Self::Refused { tokens, .. }
+            | Self::Unrenewable { tokens } => Some(tokens),
+        }
+    }
+
+    /// The fault that it shows, if any.
+    #[must_use]
+    pub const fn fault(&self) -> Option<&Fault> {
+        match self {
+            Self::None | Self::Valid { .. } | Self::Unrenewable { .. } => None,
+            Self::Due { fault, .. } | Self::Renewing { fault, .. } => fault.as_ref(),
+            Self::Delayed { fault, .. }
+            | Self::Suspect { fault, .. }
+            | Self::Refused { fault, .. } => Some(fault),
+        }
+    }
+
+    /// When it is planned to be renewed; `None` where that is not up to the clock.
+    #[must_use]
+    pub const fn renews_at(&self) -> Option<Wall> {
+        match self {
+            Self::Valid { renew_at, .. } => Some(*renew_at),
+            Self::None
+            | Self::Due { .. }
+            | Self::Renewing { .. }
+            | Self::Delayed { .. }
+            | Self::Suspect { .. }
+            | Self::Refused { .. }
+            | Self::Unrenewable { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,726 @@
+//! One example per rule. The properties that hold for all orders of events are at the end.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::fault::Kind;
+use crate::step::Outcome;
+
+const HOUR: i64 = 3_600_000;
+
+struct Rig {
+    state: State,
+    policy: Policy,
+    now: Now,
+    attempts: u64,
+    outcome: Outcome,
+    facts: Vec<Fact>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        Self {
+            state: State::None,
+            policy: Policy::default(),
+            now: Now {
+                mono: Mono(1_000_000),
+                wall: Wall(1_700_000_000_000),
+            },
+            attempts: 0,
+            outcome: Outcome::Used,
+            facts: Vec::new(),
+        }
+    }
+
+    /// With tokens of one hour that were just issued.
+    fn signed_in() -> Self {
+        let mut rig = Self::new();
+        let tokens = rig.tokens(1, HOUR);
+        rig.feed(Event::Loaded { tokens });
+        rig
+    }
+
+    fn tokens(&self, generation: u64, lifetime: i64) -> Tokens {
+        Tokens {
+            generation: GrantGeneration(generation),
+            issued_at: self.now.wall,
+            expires_at: Wall(self.now.wall.0 + lifetime),
+            renewable: true,
+            scopes: vec!["bookings".to_owned()],
+        }
+    }
+
+    fn feed(&mut self, event: Event) -> Vec<Action> {
+        let step = step(
+            self.state.clone(),
+            event,
+            &Context {
+                now: self.now,
+                jitter: Jitter(0),
+                attempt: AttemptId(self.attempts + 1),
+                policy: &self.policy,
+            },
+        );
+        for action in &step.actions {
+            if let Action::Renew { attempt } = action {
+                self.attempts = self.attempts.max(attempt.0);
+            }
+        }
+        self.state = step.state;
+        self.outcome = step.outcome;
+        self.facts.extend(step.facts);
+        step.actions
+    }
+
+    fn pass(&mut self, millis: u64) {
+        self.now.mono = self.now.mono + Millis(millis);
+        self.now.wall.0 += i64::try_from(millis).unwrap();
+    }
+
+    /// Waits for the deadline and feeds it.
+    fn wait(&mut self) -> Vec<Action> {
+        let due = deadline(&self.state, self.now, &self.policy).expect("a deadline");
+        self.pass(due.at.since(self.now.mono).0);
+        self.feed(Event::Due)
+    }
+
+    fn generation(&self) -> GrantGeneration {
+        self.state.tokens().unwrap().generation
+    }
+
+    /// Waits until it is due, and gives it its turn.
+    fn begin(&mut self) -> AttemptId {
+        let generation = self.generation();
+        assert!(
+            self.wait().contains(&Action::AwaitTurn { generation }),
+            "{:?}",
+            self.state
+        );
+        self.turn()
+    }
+
+    fn turn(&mut self) -> AttemptId {
+        let generation = self.generation();
+        match self.feed(Event::Turn { generation })[..] {
+            [Action::Renew { attempt }] => attempt,
+            ref other => panic!("{other:?}"),
+        }
+    }
+
+    fn renewed(&mut self, attempt: AttemptId, generation: u64, lifetime: i64) -> Vec<Action> {
+        let tokens = self.tokens(generation, lifetime);
+        self.feed(Event::Renewed { attempt, tokens })
+    }
+
+    fn fails(&mut self, attempt: AttemptId, failure: Failure) -> Vec<Action> {
+        self.feed(Event::Failed { attempt, failure })
+    }
+
+    fn recheck(&self) -> Recheck {
+        match &self.state {
+            State::Refused { recheck, .. } => *recheck,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn fault(kind: Kind) -> Fault {
+    Fault::new(kind, "as it is")
+}
+
+fn invalid_grant() -> Failure {
+    Failure::Grant(fault(Kind::GrantRefused))
+}
+
+fn temporary() -> Failure {
+    Failure::Temporary(fault(Kind::RenewalDelayed))
+}
+
+fn told(actions: &[Action]) -> bool {
+    actions
+        .iter()
+        .any(|action| matches!(action, Action::Tell { .. }))
+}
+
+#[test]
+fn ex_03_an_idle_grant_is_renewed_ahead_of_its_expiry_for_ever() {
+    let mut rig = Rig::signed_in();
+    for generation in 2..50 {
+        let attempt = rig.begin();
+        let left = rig.state.tokens().unwrap().expires_at.0 - rig.now.wall.0;
+        assert_eq!(left, 20 * 60_000);
+        let actions = rig.renewed(attempt, generation, HOUR);
+        assert!(actions.contains(&Action::Use {
+            generation: GrantGeneration(generation)
+        }));
+        assert_eq!(rig.state.name(), "valid");
+    }
+}
+
+#[test]
+fn ex_01_tokens_that_expired_while_nobody_was_there_are_renewed_first() {
+    let mut rig = Rig::new();
+    let mut tokens = rig.tokens(1, HOUR);
+    rig.pass(2 * 3_600_000);
+    tokens.scopes.clear();
+    let actions = rig.feed(Event::Loaded { tokens });
+    assert!(actions.contains(&Action::AwaitTurn {
+        generation: GrantGeneration(1)
+    }));
+    assert!(!rig.state.tokens().unwrap().good(rig.now.wall));
+}
+
+#[test]
+fn rt_02_a_failure_of_an_older_set_leaves_the_newer_one_alone() {
+    let mut rig = Rig::signed_in();
+    let attempt = rig.begin();
+    rig.renewed(attempt, 2, HOUR);
+    let before = rig.state.clone();
+    assert!(rig.fails(attempt, invalid_grant()).is_empty());
+    rig.feed(Event::TokenRefused {
+        generation: GrantGeneration(1),
+    });
+    assert_eq!(rig.state, before);
+}
+
+#[test]
+fn rt_03_another_daemon_renews_while_this_one_waits() {
+    let mut rig = Rig::signed_in();
+    rig.wait();
+    let until = rig.now.mono + Millis::secs(30);
+    assert!(rig.feed(Event::Leased { until }).is_empty());
+    let tokens = rig.tokens(2, HOUR);
+    let actions = rig.feed(Event::Loaded { tokens });
+    assert_eq!(
+        actions,
+        [
+            Action::LetGo,
+            Action::Use {
+                generation: GrantGeneration(2)
+            }
+        ]
+    );
+    assert_eq!(rig.state.name(), "valid");
+}
+
+#[test]
+fn rt_03_a_lease_whose_daemon_died_is_taken_over() {
+    let mut rig = Rig::signed_in();
+    rig.wait();
+    let until = rig.now.mono + Millis::secs(30);
+    rig.feed(Event::Leased { until });
+    let actions = rig.wait();
+    assert_eq!(rig.now.mono, until);
+    assert!(actions.contains(&Action::AwaitTurn {
+        generation: GrantGeneration(1)
+    }));
+}
+
+#[test]
+fn rt_04_what_a_sign_in_brought_replaces_a_renewal_under_way() {
+    let mut rig = Rig::signed_in();
+    let attempt = rig.begin();
+    let tokens = rig.tokens(9, HOUR);
+    assert!(rig.feed(Event::Loaded { tokens }).contains(&Action::LetGo));
+    rig.fails(attempt, invalid_grant());
+    assert_eq!(
+        (rig.state.name(), rig.generation()),
+        ("valid", GrantGeneration(9))
+    );
+}
+
+#[test]
+fn a_renewal_that_was_given_up_and_succeeded_after_all_is_not_lost() {
+    let mut rig = Rig::signed_in();
+    let attempt = rig.begin();
+    rig.wait();
+    assert_eq!(rig.state.name(), "delayed");
+    assert_eq!(rig.state.fault().unwrap().kind, Kind::RenewalOutcomeLost);
+    rig.renewed(attempt, 2, HOUR);
+    assert_eq!(
+        (rig.state.name(), rig.generation()),
+        ("valid", GrantGeneration(2))
+    );
+}
+
+#[test]
+fn an_interrupted_renewal_is_asked_for_once_more() {
+    let mut rig = Rig::new();
+    let tokens = rig.tokens(3, HOUR);
+    let actions = rig.feed(Event::Interrupted { tokens });
+    assert!(actions.contains(&Action::AwaitTurn {
+        generation: GrantGeneration(3)
+    }));
+    let attempt = rig.turn();
+    assert!(told(&rig.fails(attempt, invalid_grant())));
+    assert_eq!(rig.state.name(), "refused");
+}
+
+#[test]
+fn te_01_faults_that_time_mends_delay_it_and_change_nothing_else() {
+    let mut rig = Rig::signed_in();
+    let before = rig.state.tokens().cloned();
+    let mut waited = Vec::new();
+    for failure in [
+        temporary(),
+        temporary(),
+        Failure::OutcomeLost(fault(Kind::RenewalOutcomeLost)),
+        temporary(),
+    ] {
+        let attempt = rig.begin();
+        let actions = rig.fails(attempt, failure);
+        assert!(actions.contains(&Action::LetGo) && !told(&actions));
+        assert_eq!(rig.state.name(), "delayed");
+        assert_eq!(rig.state.tokens().cloned(), before);
+        let due = deadline(&rig.state, rig.now, &rig.policy).unwrap().at;
+        waited.push(due.since(rig.now.mono).0);
+    }
+    assert_eq!(waited, [2_500, 5_000, 10_000, 20_000]);
+    let attempt = rig.begin();
+    rig.renewed(attempt, 2, HOUR);
+    assert_eq!(rig.state.name(), "valid");
+}
+
+#[test]
+fn te_02_what_the_provider_asked_for_is_waited_for() {
+    let mut rig = Rig::signed_in();
+    let attempt = rig.begin();
+    let asked = fault(Kind::RenewalDelayed).after(Some(Millis::secs(90)));
+    rig.fails(attempt, Failure::Temporary(asked));
+    let due = deadline(&rig.state, rig.now, &rig.policy).unwrap().at;
+    assert_eq!(due.since(rig.now.mono), Millis::secs(90));
+}
+
+#[test]
+fn a_moved_token_endpoint_is_looked_for_once_and_the_grant_is_kept() {
+    let mut rig = Rig::signed_in();
+    let attempt = rig.begin();
+    let moved = || Failure::Moved(fault(Kind::TokenEndpointMoved));
+    assert_eq!(
+        rig.fails(attempt, moved()),
+        [Action::Rediscover { attempt }]
+    );
+    let found = Found::Elsewhere;
+    assert_eq!(
+        rig.feed(Event::Rediscovered { attempt, found }),
+        [Action::Renew { attempt }]
+    );
+    rig.fails(attempt, moved());
+    assert_eq!(rig.state.name(), "delayed");
+    let attempt = rig.begin();
+    rig.fails(attempt, moved());
+    rig.feed(Event::Rediscovered {
+        attempt,
+        found: Found::Same,
+    });
+    assert_eq!(rig.state.name(), "delayed");
+    assert_eq!(rig.state.fault().unwrap().kind, Kind::TokenEndpointMoved);
+    assert!(rig.state.tokens().unwrap().renewable);
+}
+
+#[test]
+fn ds_07_another_issuer_is_told_and_the_grant_is_kept() {
+    let mut rig = Rig::signed_in();
+    let attempt = rig.begin();
+    rig.fails(attempt, Failure::Moved(fault(Kind::TokenEndpointMoved)));
+    let found = Found::Nothing(fault(Kind::IssuerChanged));
+    let actions = rig.feed(Event::Rediscovered { attempt, found });
+    assert!(told(&actions));
+    assert_eq!(rig.state.name(), "delayed");
+}
+
+#[test]
+fn te_04_a_refusal_while_the_token_is_good_is_tried_once_at_expiry_and_then_never() {
+    let mut rig = Rig::signed_in();
+    let attempt = rig.begin();
+    assert!(told(&rig.fails(attempt, invalid_grant())));
+    assert_eq!(
+        (rig.state.name(), rig.recheck()),
+        ("refused", Recheck::AtExpiry)
+    );
+    let expires_at = rig.state.tokens().unwrap().expires_at;
+    let attempt = rig.begin();
+    assert_eq!(rig.now.wall, expires_at);
+    assert!(told(&rig.fails(attempt, invalid_grant())));
+    assert_eq!(rig.recheck(), Recheck::Never);
+    assert_eq!(deadline(&rig.state, rig.now, &rig.policy), None);
+    assert!(rig.state.tokens().unwrap().renewable, "nothing is deleted");
+}
+
+#[test]
+fn a_refused_grant_that_is_renewed_at_its_expiry_is_good_again() {
+    let mut rig = Rig::signed_in();
+    let attempt = rig.begin();
+    rig.fails(attempt, invalid_grant());
+    let attempt = rig.begin();
+    rig.renewed(attempt, 2, HOUR);
+    assert_eq!(rig.state.name(), "valid");
+}
+
+#[test]
+fn reload_tries_a_refused_grant_once() {
+    let mut rig = Rig::signed_in();
+    rig.policy.recheck_at_expiry = false;
+    let attempt = rig.begin();
+    rig.fails(attempt, invalid_grant());
+    assert_eq!(rig.recheck(), Recheck::Never);
+    let generation = rig.generation();
+    assert_eq!(rig.feed(Event::Reload), [Action::AwaitTurn { generation }]);
+    let attempt = rig.turn();
+    rig.fails(attempt, invalid_grant());
+    assert_eq!(rig.recheck(), Recheck::Never);
+}
+
+#[test]
+fn probes_are_spaced_and_bounded() {
+    let mut rig = Rig::signed_in();
+    rig.policy.recheck_at_expiry = false;
+    rig.policy.probes = 2;
+    let attempt = rig.begin();
+    rig.fails(attempt, invalid_grant());
+    for _ in 0..2 {
+        let before = rig.now.mono;
+        let attempt = rig.begin();
+        assert_eq!(rig.now.mono.since(before), rig.policy.probe_every);
+        rig.fails(attempt, invalid_grant());
+    }
+    assert_eq!(rig.recheck(), Recheck::Never);
+}
+
+#[test]
+fn other_structured_errors_count_only_when_they_are_spaced_and_repeated() {
+    let mut rig = Rig::signed_in();
+    for _ in 0..2 {
+        let attempt = rig.begin();
+        let failure = Failure::Structured(fault(Kind::GrantRefused));
+        assert!(!told(&rig.fails(attempt, failure)));
+        assert_eq!(rig.state.name(), "suspect");
+    }
+    let attempt = rig.begin();
+    let failure = Failure::Structured(fault(Kind::GrantRefused));
+    assert!(told(&rig.fails(attempt, failure)));
+    assert_eq!(rig.state.name(), "refused");
+}
+
+#[test]
+fn cr_01_a_registration_that_is_gone_is_made_anew_once_and_a_person_signs_in() {
+    let mut rig = Rig::signed_in();
+    let attempt = rig.begin();
+    let actions = rig.fails(attempt, Failure::Client(fault(Kind::SignInRequired)));
+    let registrations = actions
+        .iter()
+        .filter(|action| **action == Action::Register)
+        .count();
+    assert_eq!(registrations, 1);
+    assert!(told(&actions));
+    assert_eq!(rig.state.name(), "refused");
+}
+
+#[test]
+fn au_02_ten_refusals_lead_to_one_renewal() {
+    let mut rig = Rig::signed_in();
+    rig.pass(600_000);
+    let generation = rig.generation();
+    let asked: usize = (0..10)
+        .map(|_| rig.feed(Event::TokenRefused { generation }).len())
+        .sum();
+    assert_eq!(asked, 1);
+    assert!(!rig.state.tokens().unwrap().good(rig.now.wall));
+    let attempt = rig.turn();
+    rig.renewed(attempt, 2, HOUR);
+    assert_eq!(rig.state.name(), "valid");
+}
+
+#[test]
+fn fresh_tokens_that_are_refused_twice_make_a_dead_grant() {
+    let mut rig = Rig::signed_in();
+    rig.pass(600_000);
+    rig.feed(Event::TokenRefused {
+        generation: GrantGeneration(1),
+    });
+    for generation in 2..=3 {
+        let attempt = rig.turn();
+        rig.renewed(attempt, generation, HOUR);
+        rig.feed(Event::TokenRefused {
+            generation: GrantGeneration(generation),
+        });
+    }
+    assert_eq!(rig.state.name(), "refused");
+    assert_eq!(rig.state.fault().unwrap().kind, Kind::FreshTokenRefused);
+}
+
+#[test]
+fn a_fresh_token_that_is_accepted_forgives_the_one_before() {
+    let mut rig = Rig::signed_in();
+    rig.feed(Event::TokenRefused {
+        generation: GrantGeneration(1),
+    });
+    let attempt = rig.turn();
+    rig.renewed(attempt, 2, HOUR);
+    rig.feed(Event::TokenAccepted {
+        generation: GrantGeneration(2),
+    });
+    rig.feed(Event::TokenRefused {
+        generation: GrantGeneration(2),
+    });
+    assert_eq!(rig.state.name(), "due");
+}
+
+#[test]
+fn au_03_a_suspicion_renews_an_old_token_once_and_a_fresh_one_never() {
+    let mut rig = Rig::signed_in();
+    rig.feed(Event::Suspected {
+        generation: GrantGeneration(1),
+    });
+    assert_eq!(rig.state.name(), "valid", "it was just issued");
+    rig.pass(600_000);
+    rig.feed(Event::Suspected {
+        generation: GrantGeneration(1),
+    });
+    assert_eq!(rig.state.name(), "suspect");
+    let attempt = rig.begin();
+    rig.renewed(attempt, 2, HOUR);
+    rig.feed(Event::Suspected {
+        generation: GrantGeneration(2),
+    });
+    assert_eq!(rig.state.name(), "valid");
+}
+
+#[test]
+fn sc_03_a_grant_without_a_refresh_token_is_never_renewed_and_its_end_is_told() {
+    let mut rig = Rig::new();
+    let mut tokens = rig.tokens(1, HOUR);
+    tokens.renewable = false;
+    rig.feed(Event::Loaded { tokens });
+    assert_eq!(rig.state.name(), "unrenewable");
+    assert!(rig.feed(Event::Reload).is_empty());
+    assert!(told(&rig.wait()));
+    assert_eq!(
+        (rig.state.name(), rig.recheck()),
+        ("refused", Recheck::Never)
+    );
+    assert!(rig.feed(Event::Reload).is_empty());
+}
+
+#[test]
+fn a_clock_that_jumps_ahead_makes_it_due() {
+    let mut rig = Rig::signed_in();
+    assert!(rig.feed(Event::Due).is_empty());
+    rig.now.wall.0 += HOUR;
+    assert_eq!(rig.feed(Event::Due).len(), 1);
+}
+
+// Properties.
+
+fn any_fault() -> impl Strategy<Value = Fault> {
+    prop_oneof![
+        Just(fault(Kind::RenewalDelayed)),
+        Just(fault(Kind::RenewalDelayed).after(Some(Millis::secs(40)))),
+        Just(fault(Kind::GrantRefused)),
+        Just(fault(Kind::IssuerChanged)),
+    ]
+}
+
+#[derive(Clone, Debug)]
+enum Happening {
+    Wait,
+    Pass(u64),
+    Turn,
+    Leased(u64),
+    Renewed {
+        stale: bool,
+        lifetime: i64,
+        renewable: bool,
+    },
+    Failed(Failure),
+    Rediscovered(Found),
+    Loaded {
+        renewable: bool,
+    },
+    Interrupted,
+    Removed,
+    Reload,
+    TokenRefused {
+        stale: bool,
+    },
+    Suspected,
+    Accepted,
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    use Happening::{
+        Accepted, Failed, Interrupted, Leased, Loaded, Pass, Rediscovered, Reload, Removed,
+        Renewed, Suspected, TokenRefused, Turn, Wait,
+    };
+    let failure = any_fault().prop_flat_map(|fault| {
+        prop_oneof![
+            Just(Failure::Temporary(fault.clone())),
+            Just(Failure::Moved(fault.clone())),
+            Just(Failure::OutcomeLost(fault.clone())),
+            Just(Failure::Grant(fault.clone())),
+            Just(Failure::Structured(fault.clone())),
+            Just(Failure::Client(fault)),
+        ]
+    });
+    let found = any_fault().prop_flat_map(|fault| {
+        prop_oneof![
+            Just(Found::Elsewhere),
+            Just(Found::Same),
+            Just(Found::Nothing(fault))
+        ]
+    });
+    prop_oneof![
+        4 => Just(Wait),
+        2 => (0..4_000_000u64).prop_map(Pass),
+        4 => Just(Turn),
+        1 => (0..60_000u64).prop_map(Leased),
+        3 => (any::<bool>(), 0..HOUR, any::<bool>())
+            .prop_map(|(stale, lifetime, renewable)| Renewed { stale, lifetime, renewable }),
+        3 => failure.prop_map(Failed),
+        1 => found.prop_map(Rediscovered),
+        1 => any::<bool>().prop_map(|renewable| Loaded { renewable }),
+        1 => Just(Interrupted),
+        1 => Just(Removed),
+        1 => Just(Reload),
+        1 => any::<bool>().prop_map(|stale| TokenRefused { stale }),
+        1 => Just(Suspected),
+        1 => Just(Accepted),
+    ]
+}
+
+impl Rig {
+    fn happens(&mut self, happening: Happening) -> Vec<Action> {
+        let held = self.state.tokens().map_or(0, |tokens| tokens.generation.0);
+        let generation = GrantGeneration(held);
+        let attempt = AttemptId(self.attempts);
+        let event = match happening {
+            Happening::Wait => {
+                if let Some(due) = deadline(&self.state, self.now, &self.policy) {
+                    self.pass(due.at.since(self.now.mono).0);
+                }
+                Event::Due
+            }
+            Happening::Pass(millis) => {
+                self.pass(millis);
+                Event::Due
+            }
+            Happening::Turn => Event::Turn { generation },
+            Happening::Leased(millis) => Event::Leased {
+                until: self.now.mono + Millis(millis),
+            },
+            Happening::Renewed {
+                stale,
+                lifetime,
+                renewable,
+            } => {
+                let mut tokens = self.tokens(held + u64::from(!stale), lifetime);
+                tokens.renewable = renewable;
+                Event::Renewed { attempt, tokens }
+            }
+            Happening::Failed(failure) => Event::Failed { attempt, failure },
+            Happening::Rediscovered(found) => Event::Rediscovered { attempt, found },
+            Happening::Loaded { renewable } => {
+                let mut tokens = self.tokens(held + 1, HOUR);
+                tokens.renewable = renewable;
+                Event::Loaded { tokens }
+            }
+            Happening::Interrupted => Event::Interrupted {
+                tokens: self.tokens(held + 1, HOUR),
+            },
+            Happening::Removed => Event::Removed,
+            Happening::Reload => Event::Reload,
+            Happening::TokenRefused { stale } => Event::TokenRefused {
+                generation: GrantGeneration(held.saturating_sub(u64::from(stale))),
+            },
+            Happening::Suspected => Event::Suspected { generation },
+            Happening::Accepted => Event::TokenAccepted { generation },
+        };
+        self.feed(event)
+    }
+}
+
+proptest! {
+    #[test]
+    fn facts_fold_to_the_state_and_nothing_is_left_without_a_wake_up(
+        happenings in prop::collection::vec(happening(), 1..60)
+    ) {
+        let mut rig = Rig::new();
+        let mut folded = State::None;
+        for happening in happenings {
+            rig.facts.clear();
+            let before = rig.state.tokens().map(|tokens| tokens.generation);
+            let actions = rig.happens(happening);
+            for fact in &rig.facts {
+                folded = replay(folded, fact);
+            }
+            prop_assert_eq!(&folded, &rig.state);
+            let is_violation = matches!(rig.outcome, Outcome::Violation { .. });
+            prop_assert!(!is_violation);
+            // A generation never goes back.
+            let after = rig.state.tokens().map(|tokens| tokens.generation);
+            prop_assert!(after.is_none() || after >= before);
+            // A renewal begins only while it is on record as under way.
+            if actions.iter().any(|action| matches!(action, Action::Renew { .. })) {
+                prop_assert_eq!(rig.state.name(), "renewing");
+            }
+            let wakes = deadline(&rig.state, rig.now, &rig.policy).is_some();
+            let waits_for_a_person = matches!(
+                rig.state,
+                State::None | State::Refused { recheck: Recheck::Never, .. }
+            );
+            prop_assert_eq!(wakes, !waits_for_a_person);
+        }
+    }
+
+    #[test]
+    fn once_the_provider_answers_again_every_grant_that_it_did_not_refuse_becomes_valid(
+        happenings in prop::collection::vec(happening(), 0..40)
+    ) {
+        let mut rig = Rig::signed_in();
+        for happening in happenings {
+            rig.happens(happening);
+        }
+        if matches!(
+            rig.state,
+            State::None | State::Unrenewable { .. } | State::Refused { recheck: Recheck::Never, .. }
+        ) {
+            return Ok(());
+        }
+        for _ in 0..8 {
+            if rig.state.name() == "valid" {
+                break;
+            }
+            if let State::Renewing { attempt, .. } = rig.state {
+                let generation = rig.generation().0 + 1;
+                rig.renewed(attempt, generation, HOUR);
+                continue;
+            }
+            rig.wait();
+            let generation = rig.generation();
+            rig.feed(Event::Turn { generation });
+        }
+        prop_assert_eq!(rig.state.name(), "valid");
+    }
+
+    #[test]
+    fn a_provider_that_always_fails_is_not_asked_in_a_loop(failure in any_fault()) {
+        let mut rig = Rig::signed_in();
+        let mut asked = 0;
+        let begin = rig.now.mono;
+        while rig.now.mono.since(begin) < Millis::mins(120) {
+            if deadline(&rig.state, rig.now, &rig.policy).is_none() {
+                break;
+            }
+            rig.wait();
+            let generation = rig.generation();
+            for action in rig.feed(Event::Turn { generation }) {
+                if let Action::Renew { attempt } = action {
+                    asked += 1;
+                    rig.fails(attempt, Failure::Temporary(failure.clone()));
+                }
+            }
+        }
+        prop_assert!(asked <= 50, "{} requests in two hours", asked);
+    }
+}

@@ -1,0 +1,500 @@
+//! The transitions of a grant: what each event does in each state. What an outcome of a renewal means is
+//! in [`outcomes`].
+
+mod outcomes;
+
+use super::{
+    Action, Context, Event, Fact, Policy, Recheck, Stage, State, Step, Strikes, Tokens, schedule,
+};
+use crate::backoff;
+use crate::deadline::{Deadline, Reason};
+use crate::fault::{Fault, Kind};
+use crate::identity::GrantGeneration;
+use crate::now::{Millis, Mono, Now, Wall};
+use crate::step::Outcome;
+
+/// Feeds one event.
+#[must_use]
+pub fn step(state: State, event: Event, cx: &Context<'_>) -> Step {
+    match event {
+        Event::Loaded { tokens } => loaded(state, tokens, cx),
+        Event::Interrupted { tokens } => interrupted(state, tokens, cx),
+        Event::Removed => removed(state, cx),
+        Event::Due => due(state, cx),
+        Event::Reload => reload(state, cx),
+        Event::Turn { generation } => turn(state, generation, cx),
+        Event::Leased { until } => leased(state, until, cx),
+        Event::Renewed { attempt, tokens } => outcomes::renewed(state, attempt, tokens, cx),
+        Event::Failed { attempt, failure } => outcomes::failed(state, attempt, failure, cx),
+        Event::Rediscovered { attempt, found } => outcomes::rediscovered(state, attempt, found, cx),
+        Event::TokenRefused { generation } => token_refused(state, generation, cx),
+        Event::Suspected { generation } => suspected(state, generation, cx),
+        Event::TokenAccepted { generation } => token_accepted(state, generation, cx),
+    }
+}
+
+/// When to feed [`Event::Due`], and why. Expiry is a matter of the wall clock, waiting one of the other:
+/// where the wall clock jumps, ask again.
+#[must_use]
+pub fn deadline(state: &State, now: Now, policy: &Policy) -> Option<Deadline> {
+    let at_wall = |wall: Wall, reason| Deadline {
+        at: now.mono + until(wall, now.wall),
+        reason,
+    };
+    let at = |at, reason| Deadline { at, reason };
+    match state {
+        State::None => None,
+        State::Valid { renew_at, .. } => Some(at_wall(*renew_at, Reason::RenewGrant)),
+        State::Due { ask_again, .. } => Some(at(*ask_again, Reason::AwaitLease)),
+        State::Renewing { since, .. } => {
+            Some(at(*since + policy.attempt_limit, Reason::RenewalLimit))
+        }
+        State::Delayed { due, .. } | State::Suspect { due, .. } => {
+            Some(at(*due, Reason::RetryRenewal))
+        }
+        State::Refused {
+            tokens, recheck, ..
+        } => match recheck {
+            Recheck::Never => None,
+            Recheck::AtExpiry => Some(at_wall(tokens.expires_at, Reason::RecheckGrant)),
+            Recheck::Probe { due } => Some(at(*due, Reason::RecheckGrant)),
+        },
+        State::Unrenewable { tokens } => Some(at_wall(tokens.expires_at, Reason::GrantEnds)),
+    }
+}
+
+/// Folds one recorded fact: it carries the whole state that was entered.
+#[must_use]
+pub fn replay(_state: State, fact: &Fact) -> State {
+    fact.state.clone()
+}
+
+/// How long until then; nothing where it has passed.
+fn until(then: Wall, now: Wall) -> Millis {
+    Millis(then.0.saturating_sub(now.0).max(0).unsigned_abs())
+}
+
+fn loaded(state: State, tokens: Tokens, cx: &Context<'_>) -> Step {
+    if is_older(&state, tokens.generation) {
+        return ignored(state, "not newer than what is held", Vec::new(), cx);
+    }
+    // A renewal of ours that is under way presents a token that is no longer the present one.
+    let mut actions = let_go(&state);
+    actions.push(Action::Use {
+        generation: tokens.generation,
+    });
+    hold(tokens, Strikes::default(), actions, "tokens came in", cx)
+}
+
+/// Whether tokens of this generation are no news.
+fn is_older(state: &State, generation: GrantGeneration) -> bool {
+    state
+        .tokens()
+        .is_some_and(|held| generation <= held.generation)
+}
+
+fn let_go(state: &State) -> Vec<Action> {
+    match state {
+        State::Renewing { .. } | State::Due { .. } => vec![Action::LetGo],
+        State::None
+        | State::Valid { .. }
+        | State::Delayed { .. }
+        | State::Suspect { .. }
+        | State::Refused { .. }
+        | State::Unrenewable { .. } => Vec::new(),
+    }
+}
+
+/// Where tokens belong by their times.
+fn hold(
+    tokens: Tokens,
+    strikes: Strikes,
+    mut actions: Vec<Action>,
+    reason: &str,
+    cx: &Context<'_>,
+) -> Step {
+    if !tokens.renewable {
+        if tokens.good(cx.now.wall) {
+            return enter(State::Unrenewable { tokens }, actions, reason, cx);
+        }
+        return ended(tokens, strikes, actions, cx);
+    }
+    let renew_at = schedule::renew_at(&tokens, cx.policy, cx.jitter);
+    if renew_at <= cx.now.wall {
+        let (state, action) = due_now(tokens, strikes, None, cx);
+        actions.push(action);
+        return enter(state, actions, reason, cx);
+    }
+    let state = State::Valid {
+        tokens,
+        renew_at,
+        strikes,
+    };
+    enter(state, actions, reason, cx)
+}
+
+/// A grant without a refresh token has come to its end (SC-03).
+fn ended(tokens: Tokens, strikes: Strikes, mut actions: Vec<Action>, cx: &Context<'_>) -> Step {
+    let fault = Fault::new(
+        Kind::SignInRequired,
+        "the grant has ended, and there is no refresh token to renew it with",
+    );
+    actions.push(Action::Tell {
+        fault: fault.clone(),
+    });
+    let state = State::Refused {
+        tokens,
+        fault,
+        at: cx.now.wall,
+        recheck: Recheck::Never,
+        strikes,
+    };
+    enter(state, actions, "it has ended", cx)
+}
+
+fn due_now(
+    tokens: Tokens,
+    strikes: Strikes,
+    fault: Option<Fault>,
+    cx: &Context<'_>,
+) -> (State, Action) {
+    let generation = tokens.generation;
+    let state = State::Due {
+        tokens,
+        since: cx.now.wall,
+        ask_again: cx.now.mono + cx.policy.attempt_limit,
+        strikes,
+        fault,
+    };
+    (state, Action::AwaitTurn { generation })
+}
+
+/// A renewal left before this daemon began, and nobody knows what became of it. The refresh token is
+/// presented once more: if it was spent, the provider says so (architecture, grants 1).
+fn interrupted(state: State, tokens: Tokens, cx: &Context<'_>) -> Step {
+    if is_older(&state, tokens.generation) {
+        return ignored(state, "not newer than what is held", Vec::new(), cx);
+    }
+    let fault = Fault::new(
+        Kind::RenewalOutcomeLost,
+        "a renewal was interrupted, and its answer was not observed",
+    );
+    let generation = tokens.generation;
+    let (state, action) = due_now(tokens, Strikes::default(), Some(fault), cx);
+    let actions = vec![Action::Use { generation }, action];
+    enter(state, actions, "a renewal was interrupted", cx)
+}
+
+fn removed(state: State, cx: &Context<'_>) -> Step {
+    if state == State::None {
+        return ignored(state, "there is none", Vec::new(), cx);
+    }
+    let actions = let_go(&state);
+    enter(State::None, actions, "removed", cx)
+}
+
+fn due(state: State, cx: &Context<'_>) -> Step {
+    let has_come = deadline(&state, cx.now, cx.policy).is_some_and(|due| due.at <= cx.now.mono);
+    if !has_come {
+        return ignored(state, "nothing is due", Vec::new(), cx);
+    }
+    match state {
+        State::None => ignored(State::None, "nothing is due", Vec::new(), cx),
+        State::Valid {
+            tokens, strikes, ..
+        } => again(tokens, strikes, None, "ahead of expiry", cx),
+        State::Due {
+            tokens,
+            strikes,
+            fault,
+            ..
+        } => again(tokens, strikes, fault, "asks for its turn again", cx),
+        State::Renewing { attempt, .. } => {
+            let fault = Fault::new(
+                Kind::RenewalOutcomeLost,
+                "the renewal has taken too long, and its answer was not observed",
+            );
+            outcomes::failed(state, attempt, super::Failure::OutcomeLost(fault), cx)
+        }
+        State::Delayed {
+            tokens,
+            fault,
+            strikes,
+            ..
+        }
+        | State::Suspect {
+            tokens,
+            fault,
+            strikes,
+            ..
+        } => again(tokens, strikes, Some(fault), "tried again", cx),
+        State::Refused {
+            tokens,
+            fault,
+            recheck,
+            mut strikes,
+            ..
+        } => {
+            strikes.probed += u32::from(matches!(recheck, Recheck::Probe { .. }));
+            again(tokens, strikes, Some(fault), "one more try", cx)
+        }
+        State::Unrenewable { tokens } => ended(tokens, Strikes::default(), Vec::new(), cx),
+    }
+}
+
+fn again(
+    tokens: Tokens,
+    strikes: Strikes,
+    fault: Option<Fault>,
+    reason: &str,
+    cx: &Context<'_>,
+) -> Step {
+    let (state, action) = due_now(tokens, strikes, fault, cx);
+    enter(state, vec![action], reason, cx)
+}
+
+/// "Due, suspect and refused renewals are tried once" (interface, reload).
+fn reload(state: State, cx: &Context<'_>) -> Step {
+    match state {
+        State::None | State::Valid { .. } | State::Unrenewable { .. } => {
+            ignored(state, "nothing is due", Vec::new(), cx)
+        }
+        State::Renewing { .. } => ignored(state, "a renewal is under way", Vec::new(), cx),
+        State::Refused { ref tokens, .. } if !tokens.renewable => {
+            ignored(state, "there is no refresh token", Vec::new(), cx)
+        }
+        State::Due {
+            tokens,
+            strikes,
+            fault,
+            ..
+        } => again(tokens, strikes, fault, "reload", cx),
+        State::Delayed {
+            tokens,
+            fault,
+            strikes,
+            ..
+        }
+        | State::Suspect {
+            tokens,
+            fault,
+            strikes,
+            ..
+        }
+        | State::Refused {
+            tokens,
+            fault,
+            strikes,
+            ..
+        } => again(tokens, strikes, Some(fault), "reload", cx),
+    }
+}
+
+fn turn(state: State, generation: GrantGeneration, cx: &Context<'_>) -> Step {
+    match state {
+        State::Due {
+            tokens,
+            strikes,
+            fault,
+            ..
+        } if tokens.generation == generation => {
+            let attempt = cx.attempt;
+            let state = State::Renewing {
+                tokens,
+                attempt,
+                since: cx.now.mono,
+                stage: Stage::Asking,
+                strikes,
+                fault,
+            };
+            enter(state, vec![Action::Renew { attempt }], "its turn", cx)
+        }
+        State::Renewing { .. } => ignored(state, "a renewal is under way", Vec::new(), cx),
+        State::None
+        | State::Valid { .. }
+        | State::Due { .. }
+        | State::Delayed { .. }
+        | State::Suspect { .. }
+        | State::Refused { .. }
+        | State::Unrenewable { .. } => ignored(state, "no longer due", vec![Action::LetGo], cx),
+    }
+}
+
+fn leased(state: State, until: Mono, cx: &Context<'_>) -> Step {
+    let State::Due {
+        tokens,
+        since,
+        strikes,
+        fault,
+        ..
+    } = state
+    else {
+        return ignored(state, "no longer due", Vec::new(), cx);
+    };
+    // Several daemons wait for the same lease: spread over a tenth of the wait.
+    let wait = until.since(cx.now.mono);
+    let state = State::Due {
+        tokens,
+        since,
+        ask_again: until.max(cx.now.mono + Millis(1)) + cx.jitter.of(Millis(wait.0 / 10)),
+        strikes,
+        fault,
+    };
+    enter(state, Vec::new(), "another daemon renews it", cx)
+}
+
+/// The server refused the access token with 401. It counts as expired from now on, so that no further call
+/// goes out with it.
+fn token_refused(state: State, generation: GrantGeneration, cx: &Context<'_>) -> Step {
+    if state.tokens().map(|tokens| tokens.generation) != Some(generation) {
+        return ignored(state, "not the present token", Vec::new(), cx);
+    }
+    match state {
+        State::Valid {
+            tokens, strikes, ..
+        } => outcomes::refused_by_server(tokens, strikes, cx),
+        State::Unrenewable { tokens } => {
+            ended(spent(tokens, cx), Strikes::default(), Vec::new(), cx)
+        }
+        State::Refused {
+            tokens,
+            fault,
+            recheck: Recheck::AtExpiry,
+            strikes,
+            ..
+        } => again(
+            spent(tokens, cx),
+            strikes,
+            Some(fault),
+            "the token is refused",
+            cx,
+        ),
+        State::Delayed {
+            ref tokens,
+            ref fault,
+            due,
+            strikes,
+        } if tokens.good(cx.now.wall) => {
+            let state = State::Delayed {
+                tokens: spent(tokens.clone(), cx),
+                fault: fault.clone(),
+                due,
+                strikes,
+            };
+            enter(state, Vec::new(), "the token is refused", cx)
+        }
+        State::None
+        | State::Due { .. }
+        | State::Renewing { .. }
+        | State::Delayed { .. }
+        | State::Suspect { .. }
+        | State::Refused { .. } => ignored(
+            state,
+            "it is being renewed, or was given up",
+            Vec::new(),
+            cx,
+        ),
+    }
+}
+
+/// The tokens, with an access token that is good no more.
+fn spent(mut tokens: Tokens, cx: &Context<'_>) -> Tokens {
+    tokens.expires_at = tokens.expires_at.min(cx.now.wall);
+    tokens
+}
+
+/// A result says that the token is no good, although the server let the call pass (AU-03). Renewed once, ahead of
+/// the next call; a token that was just renewed is not suspected again, or each failing tool would renew it.
+fn suspected(state: State, generation: GrantGeneration, cx: &Context<'_>) -> Step {
+    match state {
+        State::Valid {
+            tokens, strikes, ..
+        } if tokens.generation == generation && !is_fresh(&tokens, cx) => {
+            let fault = Fault::new(
+                Kind::RenewalDelayed,
+                "a result says that the access token is no good",
+            );
+            let state = State::Suspect {
+                tokens,
+                fault,
+                due: cx.now.mono,
+                strikes,
+            };
+            enter(state, Vec::new(), "suspected", cx)
+        }
+        State::None
+        | State::Valid { .. }
+        | State::Due { .. }
+        | State::Renewing { .. }
+        | State::Delayed { .. }
+        | State::Suspect { .. }
+        | State::Refused { .. }
+        | State::Unrenewable { .. } => ignored(state, "no reason to renew", Vec::new(), cx),
+    }
+}
+
+fn token_accepted(state: State, generation: GrantGeneration, cx: &Context<'_>) -> Step {
+    match state {
+        State::Valid {
+            tokens,
+            renew_at,
+            mut strikes,
+        } if tokens.generation == generation && strikes.fresh > 0 => {
+            strikes.fresh = 0;
+            let state = State::Valid {
+                tokens,
+                renew_at,
+                strikes,
+            };
+            enter(state, Vec::new(), "the new token is accepted", cx)
+        }
+        State::None
+        | State::Valid { .. }
+        | State::Due { .. }
+        | State::Renewing { .. }
+        | State::Delayed { .. }
+        | State::Suspect { .. }
+        | State::Refused { .. }
+        | State::Unrenewable { .. } => ignored(state, "no news", Vec::new(), cx),
+    }
+}
+
+/// Whether the access token was issued so recently that a refusal says more about the issuer than about its age.
+fn is_fresh(tokens: &Tokens, cx: &Context<'_>) -> bool {
+    let age = cx.now.wall.0.saturating_sub(tokens.issued_at.0).max(0);
+    age.unsigned_abs() < cx.policy.fresh_token_window.0
+}
+
+/// The delay before the next try, not less than what the provider asked for.
+fn wait(strikes: &Strikes, fault: &Fault, cx: &Context<'_>) -> Millis {
+    let policy = cx.policy;
+    let delay = backoff::delay(
+        policy.retry_first,
+        policy.retry_max,
+        strikes.tries,
+        cx.jitter,
+    );
+    backoff::honour(delay, fault.retry_after, policy.retry_first, cx.jitter)
+}
+
+fn enter(state: State, actions: Vec<Action>, reason: impl Into<String>, cx: &Context<'_>) -> Step {
+    let fact = Fact {
+        at: cx.now.wall,
+        state: state.clone(),
+        reason: reason.into(),
+    };
+    let deadline = deadline(&state, cx.now, cx.policy);
+    Step::entered(state, fact, actions, deadline)
+}
+
+/// The state stays; where turn and lease are held for nothing, they are let go.
+fn ignored(state: State, why: &'static str, actions: Vec<Action>, cx: &Context<'_>) -> Step {
+    let deadline = deadline(&state, cx.now, cx.policy);
+    Step {
+        state,
+        facts: Vec::new(),
+        actions,
+        deadline,
+        outcome: Outcome::Ignored { why },
+    }
+}

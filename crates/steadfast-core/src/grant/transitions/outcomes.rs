@@ -1,0 +1,211 @@
+//! What the outcome of a renewal means. Every path leaves a next wake-up, or a person who was told
+//! (architecture, grants 2), and none deletes anything.
+
+use super::super::{Action, Context, Failure, Found, Recheck, Stage, State, Step, Strikes, Tokens};
+use super::{again, enter, hold, ignored, is_fresh, is_older, spent, wait};
+use crate::fault::{Fault, Kind, Verdict};
+use crate::identity::AttemptId;
+
+/// The tokens and strikes of the renewal that this attempt is; nothing for a stale one.
+fn ours(state: &State, attempt: AttemptId) -> Option<(Tokens, Strikes, Stage)> {
+    match state {
+        State::Renewing {
+            tokens,
+            attempt: present,
+            stage,
+            strikes,
+            ..
+        } if *present == attempt => Some((tokens.clone(), *strikes, *stage)),
+        State::None
+        | State::Valid { .. }
+        | State::Due { .. }
+        | State::Renewing { .. }
+        | State::Delayed { .. }
+        | State::Suspect { .. }
+        | State::Refused { .. }
+        | State::Unrenewable { .. } => None,
+    }
+}
+
+pub(super) fn renewed(state: State, attempt: AttemptId, tokens: Tokens, cx: &Context<'_>) -> Step {
+    let is_ours = ours(&state, attempt);
+    // Also of an attempt that was given up: a rotated token that is on disk is never lost again.
+    if is_older(&state, tokens.generation) || state == State::None {
+        return ignored(state, "not newer than what is held", Vec::new(), cx);
+    }
+    let strikes = Strikes {
+        fresh: is_ours.map_or(0, |(_, strikes, _)| strikes.fresh),
+        ..Strikes::default()
+    };
+    let generation = tokens.generation;
+    let actions = vec![Action::LetGo, Action::Use { generation }];
+    hold(tokens, strikes, actions, "renewed", cx)
+}
+
+pub(super) fn failed(state: State, attempt: AttemptId, failure: Failure, cx: &Context<'_>) -> Step {
+    let Some((tokens, mut strikes, stage)) = ours(&state, attempt) else {
+        return ignored(state, "not the present attempt", Vec::new(), cx);
+    };
+    strikes.tries = strikes.tries.saturating_add(1);
+    match (failure, stage) {
+        (Failure::Temporary(fault) | Failure::OutcomeLost(fault), _)
+        | (Failure::Moved(fault), Stage::Rediscovering | Stage::AskingElsewhere) => {
+            delayed(tokens, strikes, fault, cx)
+        }
+        (Failure::Moved(fault), Stage::Asking) => {
+            let state = State::Renewing {
+                tokens,
+                attempt,
+                since: cx.now.mono,
+                stage: Stage::Rediscovering,
+                strikes,
+                fault: Some(fault),
+            };
+            enter(
+                state,
+                vec![Action::Rediscover { attempt }],
+                "no token endpoint there",
+                cx,
+            )
+        }
+        (Failure::Grant(fault), _) => refused(tokens, strikes, fault, Vec::new(), cx),
+        (Failure::Client(fault), _) => refused(tokens, strikes, fault, vec![Action::Register], cx),
+        (Failure::Structured(fault), _) => {
+            strikes.structured = strikes.structured.saturating_add(1);
+            if strikes.structured >= cx.policy.refused_after {
+                return refused(tokens, strikes, fault, Vec::new(), cx);
+            }
+            let state = State::Suspect {
+                due: cx.now.mono + wait(&strikes, &fault, cx),
+                tokens,
+                fault,
+                strikes,
+            };
+            enter(state, vec![Action::LetGo], "refused, not for good yet", cx)
+        }
+    }
+}
+
+fn delayed(tokens: Tokens, strikes: Strikes, fault: Fault, cx: &Context<'_>) -> Step {
+    let mut actions = vec![Action::LetGo];
+    // The grant is kept and tried on, but a person may be the only one who can mend it.
+    if fault.verdict() == Verdict::Person {
+        actions.push(Action::Tell {
+            fault: fault.clone(),
+        });
+    }
+    let state = State::Delayed {
+        due: cx.now.mono + wait(&strikes, &fault, cx),
+        tokens,
+        fault,
+        strikes,
+    };
+    enter(state, actions, "delayed", cx)
+}
+
+/// Only a structured refusal comes here. Nothing is deleted, and a token that is still good stays in use
+/// (architecture, grants 5).
+fn refused(
+    tokens: Tokens,
+    strikes: Strikes,
+    fault: Fault,
+    further: Vec<Action>,
+    cx: &Context<'_>,
+) -> Step {
+    let recheck = if tokens.good(cx.now.wall) && cx.policy.recheck_at_expiry {
+        Recheck::AtExpiry
+    } else if strikes.probed < cx.policy.probes {
+        Recheck::Probe {
+            due: cx.now.mono + cx.policy.probe_every.max(cx.policy.retry_first),
+        }
+    } else {
+        Recheck::Never
+    };
+    let mut actions = vec![Action::LetGo];
+    actions.extend(further);
+    actions.push(Action::Tell {
+        fault: fault.clone(),
+    });
+    let state = State::Refused {
+        tokens,
+        fault,
+        at: cx.now.wall,
+        recheck,
+        strikes,
+    };
+    enter(state, actions, "refused", cx)
+}
+
+pub(super) fn rediscovered(
+    state: State,
+    attempt: AttemptId,
+    found: Found,
+    cx: &Context<'_>,
+) -> Step {
+    let Some((tokens, strikes, Stage::Rediscovering)) = ours(&state, attempt) else {
+        return ignored(state, "not the present attempt", Vec::new(), cx);
+    };
+    match found {
+        Found::Elsewhere => {
+            let state = State::Renewing {
+                tokens,
+                attempt,
+                since: cx.now.mono,
+                stage: Stage::AskingElsewhere,
+                strikes,
+                fault: state.fault().cloned(),
+            };
+            enter(
+                state,
+                vec![Action::Renew { attempt }],
+                "found elsewhere",
+                cx,
+            )
+        }
+        Found::Same => {
+            let fault = Fault::new(
+                Kind::TokenEndpointMoved,
+                "there is no token endpoint at the address that the provider names",
+            );
+            delayed(tokens, strikes, fault, cx)
+        }
+        Found::Nothing(fault) => delayed(tokens, strikes, fault, cx),
+    }
+}
+
+/// A renewal that succeeds and is not accepted, again and again, is a dead grant and no reason to renew
+/// (architecture, grants 6).
+pub(super) fn refused_by_server(tokens: Tokens, mut strikes: Strikes, cx: &Context<'_>) -> Step {
+    strikes.fresh = if is_fresh(&tokens, cx) {
+        strikes.fresh.saturating_add(1)
+    } else {
+        0
+    };
+    let tokens = spent(tokens, cx);
+    if strikes.fresh >= cx.policy.fresh_token_refusals {
+        let message = format!(
+            "the server refused {} tokens in a row that had just been issued",
+            strikes.fresh
+        );
+        let fault = Fault::new(Kind::FreshTokenRefused, message);
+        let tell = Action::Tell {
+            fault: fault.clone(),
+        };
+        let state = State::Refused {
+            tokens,
+            fault,
+            at: cx.now.wall,
+            recheck: Recheck::Never,
+            strikes,
+        };
+        return enter(state, vec![tell], "fresh tokens are refused", cx);
+    }
+    let fault = Fault::new(Kind::RenewalDelayed, "the server refused the access token");
+    again(
+        tokens,
+        strikes,
+        Some(fault),
+        "the server refused the token",
+        cx,
+    )
+}
