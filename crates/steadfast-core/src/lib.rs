@@ -10,7 +10,8 @@
 //! 2. [`revision`]: dated protocol revisions and the two eras; every rule asks `since(…)`.
 //! 3. [`fault`] and [`code`]: what went wrong, and who must act.
 //! 4. [`quirks`]: one table of how servers really say "unknown session" or "not modern".
-//! 5. [`step`]: what a machine returns; then [`connection`], [`session`], [`stream`].
+//! 5. [`step`]: what a machine returns; then [`connection`], [`session`], [`stream`], [`grant`].
+//!    [`oauth`]: the rules of finding and choosing that a grant begins with.
 //! 6. [`wire`]: pure codecs. [`bridge`]: what a message of one era becomes in the other. [`question`]:
 //!    who may be asked what by a server.
 //! 7. [`gate`] and [`sleep`]: what concerns a whole fleet of connections.
@@ -40,6 +41,7 @@ pub mod gate;
 pub mod grant;
 pub mod identity;
 pub mod now;
+pub mod oauth;
 pub mod question;
 pub mod quirks;
 pub mod revision;

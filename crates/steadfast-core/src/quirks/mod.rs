@@ -5,6 +5,7 @@
 pub(crate) mod body;
 mod excerpt;
 mod faults;
+mod grants;
 mod rules;
 
 #[cfg(test)]
@@ -17,6 +18,7 @@ use crate::revision::Era;
 
 pub use excerpt::sanitise;
 pub use faults::fault_of;
+pub use grants::{TokenAnswer, token_answer};
 pub use rules::{Codes, Meaning, RULES, Rule};
 
 /// What a body claims to be, by its Content-Type.

@@ -8,9 +8,13 @@
 //! | [`splice`] | edits of raw JSON |
 //! | [`sse`] | server-sent events, both ways |
 //! | [`header`] | `Mcp-Name`, `Mcp-Param-*` and their Base64 sentinel |
+//! | [`challenge`] | `WWW-Authenticate` |
+//! | [`token`] | answers of a token endpoint, in JSON or form-encoded |
 
+pub mod challenge;
 pub mod envelope;
 pub mod header;
 pub mod json;
 pub mod splice;
 pub mod sse;
+pub mod token;

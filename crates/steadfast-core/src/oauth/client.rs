@@ -1,0 +1,180 @@
+//! Which client to be toward an authorization server, and how to prove it.
+
+use crate::now::{Millis, Wall};
+
+/// How a client proves at the token endpoint who it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Auth {
+    /// It does not: a public client with PKCE.
+    None,
+    /// The secret in the Authorization header (RFC 6749 section 2.3.1).
+    ClientSecretBasic,
+    /// The secret in the body.
+    ClientSecretPost,
+    /// A signed assertion (RFC 7523 section 2.2).
+    PrivateKeyJwt,
+}
+
+impl Auth {
+    /// As metadata writes it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::ClientSecretBasic => "client_secret_basic",
+            Self::ClientSecretPost => "client_secret_post",
+            Self::PrivateKeyJwt => "private_key_jwt",
+        }
+    }
+}
+
+/// How a client with or without a secret proves itself, given `token_endpoint_auth_methods_supported`: where it is
+/// omitted the default is `client_secret_basic` (RFC 8414 section 2).
+#[must_use]
+pub fn auth(has_secret: bool, supported: Option<&[String]>) -> Auth {
+    if !has_secret {
+        return Auth::None;
+    }
+    let offers = |method: Auth| {
+        supported.is_none_or(|supported| supported.iter().any(|it| it == method.as_str()))
+    };
+    if offers(Auth::ClientSecretBasic) || !offers(Auth::ClientSecretPost) {
+        Auth::ClientSecretBasic
+    } else {
+        Auth::ClientSecretPost
+    }
+}
+
+/// The other way to send a secret, to be tried once where the provider did not accept the first and offers both
+/// (TE-05); `None` where there is no other.
+#[must_use]
+pub fn other(tried: Auth, supported: Option<&[String]>) -> Option<Auth> {
+    let other = match tried {
+        Auth::ClientSecretBasic => Auth::ClientSecretPost,
+        Auth::ClientSecretPost => Auth::ClientSecretBasic,
+        Auth::None | Auth::PrivateKeyJwt => return None,
+    };
+    let offered = supported.is_none_or(|methods| methods.iter().any(|it| it == other.as_str()));
+    offered.then_some(other)
+}
+
+/// How a client id is come by, best first (2026-07-28 client-registration).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// The operator configured one.
+    Configured,
+    /// The one that was registered at this issuer before.
+    Registered,
+    /// Our client-id metadata document.
+    MetadataDocument,
+    /// Dynamic registration (RFC 7591).
+    Register,
+    /// A person must enter one.
+    Ask,
+}
+
+/// What is known when a client is chosen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Known {
+    /// Whether the operator configured a client id.
+    pub configured: bool,
+    /// Whether one was registered at this issuer, for this redirect URI, and is still good.
+    pub registered: bool,
+    /// Whether the issuer takes client-id metadata documents, and ours is at an https address.
+    pub metadata_document: bool,
+    /// Whether the issuer has a registration endpoint.
+    pub can_register: bool,
+}
+
+/// Chooses.
+#[must_use]
+pub const fn choose(known: Known) -> Choice {
+    if known.configured {
+        Choice::Configured
+    } else if known.metadata_document {
+        Choice::MetadataDocument
+    } else if known.registered {
+        Choice::Registered
+    } else if known.can_register {
+        Choice::Register
+    } else {
+        Choice::Ask
+    }
+}
+
+/// Whether a registration can still be used for a new sign-in: not where its secret expires before the person
+/// could be done (RFC 7591 section 3.2.1: zero is never).
+#[must_use]
+pub const fn is_good(secret_expires_at: Option<Wall>, now: Wall, needed: Millis) -> bool {
+    match secret_expires_at {
+        None | Some(Wall(0)) => true,
+        Some(at) => at.0 > now.0.saturating_add_unsigned(needed.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn methods(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_secret_is_sent_as_the_issuer_takes_it() {
+        let both = methods(&["client_secret_post", "client_secret_basic"]);
+        let post = methods(&["client_secret_post"]);
+        let unknown = methods(&["tls_client_auth"]);
+        assert_eq!(auth(false, Some(&both)), Auth::None);
+        assert_eq!(auth(true, None), Auth::ClientSecretBasic);
+        assert_eq!(auth(true, Some(&both)), Auth::ClientSecretBasic);
+        assert_eq!(auth(true, Some(&post)), Auth::ClientSecretPost);
+        assert_eq!(auth(true, Some(&unknown)), Auth::ClientSecretBasic);
+        assert_eq!(
+            other(Auth::ClientSecretBasic, Some(&both)),
+            Some(Auth::ClientSecretPost)
+        );
+        assert_eq!(other(Auth::ClientSecretPost, Some(&post)), None);
+        assert_eq!(other(Auth::None, None), None);
+    }
+
+    #[test]
+    fn clients_are_chosen_in_the_order_of_the_specification() {
+        let mut known = Known {
+            configured: true,
+            registered: true,
+            metadata_document: true,
+            can_register: true,
+        };
+        let mut chosen = Vec::new();
+        for forget in [
+            (|known: &mut Known| known.configured = false) as fn(&mut Known),
+            |known| known.metadata_document = false,
+            |known| known.registered = false,
+            |known| known.can_register = false,
+            |_| (),
+        ] {
+            chosen.push(choose(known));
+            forget(&mut known);
+        }
+        assert_eq!(
+            chosen,
+            [
+                Choice::Configured,
+                Choice::MetadataDocument,
+                Choice::Registered,
+                Choice::Register,
+                Choice::Ask,
+            ]
+        );
+    }
+
+    #[test]
+    fn cr_01_a_registration_that_is_about_to_expire_is_not_used() {
+        let now = Wall(1_000_000);
+        let good = |at| is_good(at, now, Millis(10_000));
+        assert!(good(None) && good(Some(Wall(0))) && good(Some(Wall(1_010_001))));
+        assert!(!good(Some(Wall(1_010_000))) && !good(Some(Wall(5))));
+    }
+}

@@ -1,0 +1,12 @@
+//! The rules of finding and choosing in OAuth: where metadata may stand, whether it is about whom it should be
+//! about, which scopes to ask for, which client to be. Nothing here fetches anything.
+//!
+//! | module | rules of |
+//! | --- | --- |
+//! | [`discovery`] | RFC 9728, RFC 8414, OpenID Connect Discovery 1.0, in the order of the specification |
+//! | [`scopes`] | 2026-07-28 basic/authorization, "Scope Selection Strategy" and "Step-Up Authorization Flow" |
+//! | [`client`] | 2026-07-28 basic/authorization/client-registration, and RFC 7591 |
+
+pub mod client;
+pub mod discovery;
+pub mod scopes;
