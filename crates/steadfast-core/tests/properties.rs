@@ -67,7 +67,10 @@ fn walk<M: Machine>(
             &step.state,
             "folding the facts gives the live state"
         );
-        prop_assert_eq!(step.deadline, M::deadline(&step.state, policy));
+        prop_assert_eq!(
+            step.deadline,
+            M::deadline(&step.state, moment.clocks(), policy)
+        );
         prop_assert_eq!(
             step.deadline.is_none(),
             M::sleeps(&step.state, policy),
@@ -396,7 +399,7 @@ proptest! {
         let lossless = script.iter().all(|(events, _, resume)| *events > 0 && *resume > 1);
         let mut state = Answer::initial();
         let mut script = script.into_iter();
-        while Answer::deadline(&state, &policy).is_some() {
+        while answer::deadline(&state, &policy).is_some() {
             attempt += 1;
             prop_assert!(attempt < 1_000, "it does not end");
             let next = script.next();

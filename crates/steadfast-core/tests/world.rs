@@ -151,8 +151,8 @@ impl World {
 
     fn run_until(&mut self, end: Mono) {
         loop {
-            let connection = Connection::deadline(&self.connection, &POLICY());
-            let listen = Listen::deadline(&self.listen, &stream::Policy::default());
+            let connection = connection::deadline(&self.connection, &POLICY());
+            let listen = listen::deadline(&self.listen, &stream::Policy::default());
             let at = |deadline: Option<Deadline>| deadline.map_or(Mono(u64::MAX), |due| due.at);
             let planned = self.plans.peek().map_or(Mono(u64::MAX), |plan| plan.0.0);
             let next = at(connection).min(at(listen)).min(planned);

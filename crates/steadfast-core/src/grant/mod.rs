@@ -66,6 +66,8 @@ pub struct Strikes {
     pub tries: u32,
     /// Probes of a refused token so far.
     pub probed: u32,
+    /// Whether the client was registered anew since the last sign-in: once is enough (CR-01).
+    pub registered: bool,
 }
 
 /// How far a renewal is.

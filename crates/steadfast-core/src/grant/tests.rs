@@ -414,7 +414,17 @@ fn cr_01_a_registration_that_is_gone_is_made_anew_once_and_a_person_signs_in() {
         .count();
     assert_eq!(registrations, 1);
     assert!(told(&actions));
-    assert_eq!(rig.state.name(), "refused");
+    assert_eq!(
+        (rig.state.name(), rig.recheck()),
+        ("refused", Recheck::Never)
+    );
+    rig.feed(Event::Reload);
+    let attempt = rig.turn();
+    let actions = rig.fails(attempt, Failure::Client(fault(Kind::SignInRequired)));
+    assert!(
+        !actions.contains(&Action::Register),
+        "not before the next sign-in"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The five machines behind one trait, so that what holds for all of them is said once.
+//! The six machines behind one trait, so that what holds for all of them is said once.
 
 #![allow(dead_code)] // Each test binary uses a part of it.
 
@@ -6,7 +6,7 @@ use std::fmt::Debug;
 
 use steadfast_core::step::Step;
 use steadfast_core::stream::{self, answer, listen, subscription};
-use steadfast_core::{AttemptId, Deadline, Jitter, Mono, Now, Wall, connection, session};
+use steadfast_core::{AttemptId, Deadline, Jitter, Mono, Now, Wall, connection, grant, session};
 
 /// What a step may look at, for every machine.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    fn clocks(self) -> Now {
+    pub(crate) fn clocks(self) -> Now {
         Now {
             mono: self.now,
             wall: Wall(1_700_000_000_000 + self.now.0 as i64),
@@ -40,7 +40,7 @@ pub(crate) trait Machine {
         moment: Moment,
         policy: &Self::Policy,
     ) -> Step<Self::State, Self::Fact, Self::Action>;
-    fn deadline(state: &Self::State, policy: &Self::Policy) -> Option<Deadline>;
+    fn deadline(state: &Self::State, now: Now, policy: &Self::Policy) -> Option<Deadline>;
     fn replay(state: Self::State, fact: &Self::Fact) -> Self::State;
     fn name(state: &Self::State) -> &'static str;
     /// The states that may go without a wake-up, and no others do.
@@ -74,7 +74,7 @@ macro_rules! machine {
                 $($module)::+::step(state, event, &context(moment, policy))
             }
 
-            fn deadline(state: &Self::State, policy: &Self::Policy) -> Option<Deadline> {
+            fn deadline(state: &Self::State, _: Now, policy: &Self::Policy) -> Option<Deadline> {
                 $($module)::+::deadline(state, policy)
             }
 
@@ -193,3 +193,65 @@ machine!(
         | answer::State::Resuming { .. } => false,
     }
 );
+
+/// By hand: it is the only one whose deadlines are a matter of both clocks.
+#[derive(Debug)]
+pub(crate) struct Grant;
+
+impl Machine for Grant {
+    const NAME: &'static str = "grant";
+    type State = grant::State;
+    type Event = grant::Event;
+    type Action = grant::Action;
+    type Fact = grant::Fact;
+    type Policy = grant::Policy;
+
+    fn initial() -> Self::State {
+        grant::State::None
+    }
+
+    fn step(
+        state: Self::State,
+        event: Self::Event,
+        moment: Moment,
+        policy: &Self::Policy,
+    ) -> Step<Self::State, Self::Fact, Self::Action> {
+        let context = grant::Context {
+            now: moment.clocks(),
+            jitter: moment.jitter,
+            attempt: moment.attempt,
+            policy,
+        };
+        grant::step(state, event, &context)
+    }
+
+    fn deadline(state: &Self::State, now: Now, policy: &Self::Policy) -> Option<Deadline> {
+        grant::deadline(state, now, policy)
+    }
+
+    fn replay(state: Self::State, fact: &Self::Fact) -> Self::State {
+        grant::replay(state, fact)
+    }
+
+    fn name(state: &Self::State) -> &'static str {
+        state.name()
+    }
+
+    fn sleeps(state: &Self::State, _: &Self::Policy) -> bool {
+        use grant::{Recheck, State};
+        match state {
+            State::None
+            | State::Refused {
+                recheck: Recheck::Never,
+                ..
+            } => true,
+            State::Valid { .. }
+            | State::Due { .. }
+            | State::Renewing { .. }
+            | State::Delayed { .. }
+            | State::Suspect { .. }
+            | State::Refused { .. }
+            | State::Unrenewable { .. } => false,
+        }
+    }
+}

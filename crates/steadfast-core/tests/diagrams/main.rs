@@ -7,11 +7,12 @@
 mod common;
 mod page;
 
-use common::{Answer, Connection, Listen, Session, Subscription};
+use common::{Answer, Connection, Grant, Listen, Moment, Session, Subscription};
 use page::{article, compare, drawn, variant};
 use steadfast_core::stream::{self, Break, Budget, answer, listen, subscription};
 use steadfast_core::{
-    AttemptId, EventCursor, Fault, Generation, Kind, Millis, Mono, SessionId, connection, session,
+    AttemptId, EventCursor, Fault, Generation, GrantGeneration, Jitter, Kind, Millis, Mono,
+    SessionId, Wall, connection, grant, session,
 };
 
 /// All states are drawn at this moment: what is due in them is due now.
@@ -515,4 +516,195 @@ fn diagram_of_answer() {
     all_of!(State: Reading | Waiting | Resuming | Answered | NotObserved, states.iter().map(|state| &state.it));
     let page = article::<Answer>(&states, &events, &Default::default());
     compare("answer", &page);
+}
+
+/// The moment of [`NOW`] on the other clock.
+fn wall() -> Wall {
+    let moment = Moment {
+        now: NOW,
+        jitter: Jitter(0),
+        attempt: ATTEMPT,
+    };
+    moment.clocks().wall
+}
+
+fn tokens(generation: u64, life: i64, renewable: bool) -> grant::Tokens {
+    grant::Tokens {
+        generation: GrantGeneration(generation),
+        issued_at: Wall(wall().0 - 7_200_000),
+        expires_at: Wall(wall().0 + life),
+        renewable,
+        scopes: Vec::new(),
+    }
+}
+
+fn grant_states() -> Vec<page::Drawn<grant::State>> {
+    use grant::{Recheck, Stage, State, Strikes};
+    const GOOD: i64 = 60_000;
+    let strikes = Strikes::default();
+    let held = |life| tokens(2, life, true);
+    let renewing = |stage, structured| State::Renewing {
+        tokens: held(GOOD),
+        attempt: ATTEMPT,
+        since: LONG_AGO,
+        stage,
+        strikes: Strikes {
+            structured,
+            ..strikes
+        },
+        fault: None,
+    };
+    let refused = |life, recheck| State::Refused {
+        tokens: held(life),
+        fault: fault(Kind::GrantRefused),
+        at: wall(),
+        recheck,
+        strikes,
+    };
+    let valid = |fresh| State::Valid {
+        tokens: held(GOOD),
+        renew_at: wall(),
+        strikes: Strikes { fresh, ..strikes },
+    };
+    let fault = || fault(Kind::RenewalDelayed);
+    vec![
+        drawn("", State::None),
+        drawn("accepted before", valid(0)),
+        drawn("the token before it was refused", valid(1)),
+        drawn(
+            "",
+            State::Due {
+                tokens: held(GOOD),
+                since: wall(),
+                ask_again: NOW,
+                strikes,
+                fault: None,
+            },
+        ),
+        drawn("asking", renewing(Stage::Asking, 0)),
+        drawn(
+            "asking, after two structured refusals",
+            renewing(Stage::Asking, 2),
+        ),
+        drawn("rediscovering", renewing(Stage::Rediscovering, 0)),
+        drawn("asking elsewhere", renewing(Stage::AskingElsewhere, 0)),
+        drawn(
+            "",
+            State::Delayed {
+                tokens: held(GOOD),
+                fault: fault(),
+                due: NOW,
+                strikes,
+            },
+        ),
+        drawn(
+            "",
+            State::Suspect {
+                tokens: held(GOOD),
+                fault: fault(),
+                due: NOW,
+                strikes,
+            },
+        ),
+        drawn("the access token is good", refused(GOOD, Recheck::AtExpiry)),
+        drawn(
+            "the access token has expired",
+            refused(0, Recheck::AtExpiry),
+        ),
+        drawn("a probe is left", refused(0, Recheck::Probe { due: NOW })),
+        drawn("no try is left", refused(0, Recheck::Never)),
+        drawn(
+            "",
+            State::Unrenewable {
+                tokens: tokens(2, 0, false),
+            },
+        ),
+    ]
+}
+
+#[test]
+fn diagram_of_grant() {
+    use grant::{Event, Failure, Found, State};
+    let states = grant_states();
+    let (attempt, generation) = (ATTEMPT, GrantGeneration(2));
+    let failed = |failure: fn(Fault) -> Failure, kind| Event::Failed {
+        attempt,
+        failure: failure(fault(kind)),
+    };
+    let rediscovered = |found| Event::Rediscovered { attempt, found };
+    let loaded = |life, renewable| Event::Loaded {
+        tokens: tokens(3, life, renewable),
+    };
+    let events = [
+        ("good tokens came in", loaded(3_600_000, true)),
+        ("tokens that have expired came in", loaded(-1, true)),
+        (
+            "tokens without a refresh token came in",
+            loaded(3_600_000, false),
+        ),
+        (
+            "a renewal was interrupted",
+            Event::Interrupted {
+                tokens: tokens(3, 0, true),
+            },
+        ),
+        ("removed", Event::Removed),
+        ("due", Event::Due),
+        ("reload", Event::Reload),
+        ("its turn", Event::Turn { generation }),
+        (
+            "another daemon holds the lease",
+            Event::Leased {
+                until: NOW + Millis::secs(30),
+            },
+        ),
+        (
+            "renewed",
+            Event::Renewed {
+                attempt,
+                tokens: tokens(3, 3_600_000, true),
+            },
+        ),
+        (
+            "failed, time mends it",
+            failed(Failure::Temporary, Kind::RenewalDelayed),
+        ),
+        (
+            "answer not observed",
+            failed(Failure::OutcomeLost, Kind::RenewalOutcomeLost),
+        ),
+        (
+            "no token endpoint there",
+            failed(Failure::Moved, Kind::TokenEndpointMoved),
+        ),
+        ("refused", failed(Failure::Grant, Kind::GrantRefused)),
+        (
+            "refused with another code",
+            failed(Failure::Structured, Kind::GrantRefused),
+        ),
+        (
+            "client not known",
+            failed(Failure::Client, Kind::SignInRequired),
+        ),
+        ("found elsewhere", rediscovered(Found::Elsewhere)),
+        ("found at the same address", rediscovered(Found::Same)),
+        (
+            "not found",
+            rediscovered(Found::Nothing(fault(Kind::RenewalDelayed))),
+        ),
+        (
+            "another issuer",
+            rediscovered(Found::Nothing(fault(Kind::IssuerChanged))),
+        ),
+        ("401 from the server", Event::TokenRefused { generation }),
+        ("suspected", Event::Suspected { generation }),
+        (
+            "accepted by the server",
+            Event::TokenAccepted { generation },
+        ),
+    ];
+    all_of!(Event: Loaded | Interrupted | Removed | Due | Reload | Turn | Leased | Renewed | Failed | Rediscovered | TokenRefused | Suspected | TokenAccepted, events.iter().map(|(_, event)| event));
+    all_of!(State: None | Valid | Due | Renewing | Delayed | Suspect | Refused | Unrenewable, states.iter().map(|state| &state.it));
+    let page = article::<Grant>(&states, &events, &Default::default());
+    compare("grant", &page);
 }

@@ -68,12 +68,12 @@ pub(super) fn failed(state: State, attempt: AttemptId, failure: Failure, cx: &Co
                 cx,
             )
         }
-        (Failure::Grant(fault), _) => refused(tokens, strikes, fault, Vec::new(), cx),
-        (Failure::Client(fault), _) => refused(tokens, strikes, fault, vec![Action::Register], cx),
+        (Failure::Grant(fault), _) => refused(tokens, strikes, fault, cx),
+        (Failure::Client(fault), _) => client_refused(tokens, strikes, fault, cx),
         (Failure::Structured(fault), _) => {
             strikes.structured = strikes.structured.saturating_add(1);
             if strikes.structured >= cx.policy.refused_after {
-                return refused(tokens, strikes, fault, Vec::new(), cx);
+                return refused(tokens, strikes, fault, cx);
             }
             let state = State::Suspect {
                 due: cx.now.mono + wait(&strikes, &fault, cx),
@@ -105,13 +105,7 @@ fn delayed(tokens: Tokens, strikes: Strikes, fault: Fault, cx: &Context<'_>) -> 
 
 /// Only a structured refusal comes here. Nothing is deleted, and a token that is still good stays in use
 /// (architecture, grants 5).
-fn refused(
-    tokens: Tokens,
-    strikes: Strikes,
-    fault: Fault,
-    further: Vec<Action>,
-    cx: &Context<'_>,
-) -> Step {
+fn refused(tokens: Tokens, strikes: Strikes, fault: Fault, cx: &Context<'_>) -> Step {
     let recheck = if tokens.good(cx.now.wall) && cx.policy.recheck_at_expiry {
         Recheck::AtExpiry
     } else if strikes.probed < cx.policy.probes {
@@ -121,6 +115,29 @@ fn refused(
     } else {
         Recheck::Never
     };
+    give_up(tokens, strikes, fault, recheck, Vec::new(), cx)
+}
+
+/// The registration is gone. A refresh token belongs to the client that it was issued to (RFC 6749 section 6), so
+/// the next sign-in gets a new client, and the old token is not tried again.
+fn client_refused(tokens: Tokens, mut strikes: Strikes, fault: Fault, cx: &Context<'_>) -> Step {
+    let further = if strikes.registered {
+        Vec::new()
+    } else {
+        vec![Action::Register]
+    };
+    strikes.registered = true;
+    give_up(tokens, strikes, fault, Recheck::Never, further, cx)
+}
+
+fn give_up(
+    tokens: Tokens,
+    strikes: Strikes,
+    fault: Fault,
+    recheck: Recheck,
+    further: Vec<Action>,
+    cx: &Context<'_>,
+) -> Step {
     let mut actions = vec![Action::LetGo];
     actions.extend(further);
     actions.push(Action::Tell {
