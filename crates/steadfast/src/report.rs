@@ -117,7 +117,13 @@ pub fn next(deadline: Deadline, at: Wall, state: &connection::State) -> Option<N
             "recheck",
             "ask again whether the server offers a stream".to_owned(),
         ),
-        Reason::AttemptLimit
+        Reason::RenewGrant | Reason::RetryRenewal | Reason::RecheckGrant => {
+            ("renew", "renew the grant".to_owned())
+        }
+        Reason::AwaitLease
+        | Reason::RenewalLimit
+        | Reason::GrantEnds
+        | Reason::AttemptLimit
         | Reason::CheckHealth
         | Reason::OpenLimit
         | Reason::RenewStream

@@ -74,6 +74,7 @@ const CORE_NEEDS: &[&str] = &[
     "serde_json",
     "simdutf8",
     "thiserror",
+    "url",
 ];
 
 /// The packages of the workspace, as cargo describes them.

@@ -56,7 +56,13 @@ pub(super) async fn settle(
             | Kind::SignInRequired
             | Kind::ScopeInsufficient
             | Kind::Forbidden
-            | Kind::Misconfigured => return Err(fault),
+            | Kind::Misconfigured
+            | Kind::TokenEndpointMoved
+            | Kind::RenewalDelayed
+            | Kind::RenewalOutcomeLost
+            | Kind::GrantRefused
+            | Kind::FreshTokenRefused
+            | Kind::IssuerChanged => return Err(fault),
         },
     }
     Ok(())
