@@ -13,6 +13,7 @@ mod counts;
 mod diagrams;
 mod setup;
 mod shell;
+mod soak;
 mod test;
 mod tidy;
 
@@ -24,6 +25,7 @@ cargo xtask <command>
   ci        formatting, lints, licences, documentation, and the project's own rules
   test      installs what the tests need, then runs all of them
   bench     measures Steadfast against a direct connection and nginx
+  soak      soak gateway [--calls N] [--seed N]: many agents, servers that restart, for minutes
   diagrams  draws docs/machines/ anew from the tests of the core
   tidy      the project's own rules alone
 ";
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         ("ci", []) => ci::run(),
         ("test", []) => test::run(),
         ("bench", rest) => bench::run(rest),
+        ("soak", [what, rest @ ..]) if what == "gateway" => soak::run(rest),
         ("diagrams", []) => diagrams::run(),
         ("tidy", []) => tidy::run(),
         ("help" | "--help" | "-h", []) => {

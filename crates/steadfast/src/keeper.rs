@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use steadfast_store::{Error, SharedRecords, Transition};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::clock;
 use crate::config;
 use crate::drive::{self, Input};
 use crate::fleet::Fleet;
@@ -103,6 +104,8 @@ struct Inner {
     agents: Mutex<BTreeMap<AgentName, config::Agent>>,
     servers: Mutex<BTreeMap<ServerName, config::Server>>,
     links: RwLock<BTreeMap<Key, Kept>>,
+    /// The last RPC id of any link: a server that many agents share never sees one twice.
+    ids: Arc<AtomicI64>,
     listener: Arc<RwLock<Option<Arc<dyn Listener>>>>,
     changes: broadcast::Sender<Change>,
     /// Held while links are brought in step with the configuration.
@@ -160,6 +163,7 @@ impl Keeper {
                 agents: Mutex::default(),
                 servers: Mutex::default(),
                 links: RwLock::default(),
+                ids: Arc::new(AtomicI64::new(first_id())),
                 listener: Arc::default(),
                 changes: broadcast::Sender::new(CHANGES),
                 configuring: tokio::sync::Mutex::default(),
@@ -321,6 +325,7 @@ impl Keeper {
             inbox,
             Arc::clone(&self.inner.listener),
             self.inner.changes.clone(),
+            Arc::clone(&self.inner.ids),
         ));
         if let Some(record) = &record {
             let remembered: Option<Remembered> = serde_json::from_value(record.state.clone()).ok();
@@ -366,6 +371,13 @@ impl Keeper {
             }
         }
     }
+}
+
+/// A session may outlive this process, and its ids must not come twice (2025-11-25 basic, "Requests":
+/// MUST NOT be reused within the session). So the count begins at the microsecond of the start, which
+/// no count of an earlier process has reached; every JSON parser holds such a number exactly.
+fn first_id() -> i64 {
+    clock::wall().0.saturating_mul(1_000)
 }
 
 /// Asks a driver to end; the receiver tells when it has.

@@ -90,7 +90,8 @@ pub struct Link {
     pub(crate) inbox: mpsc::UnboundedSender<Input>,
     pub(crate) listener: Arc<RwLock<Option<Arc<dyn Listener>>>>,
     pub(crate) changes: broadcast::Sender<Change>,
-    ids: AtomicI64,
+    /// The last RPC id; one count for all links.
+    ids: Arc<AtomicI64>,
     last_answer: AtomicU64,
     last_answer_wall: AtomicI64,
     no_ping: AtomicBool,
@@ -103,6 +104,7 @@ impl Link {
         inbox: mpsc::UnboundedSender<Input>,
         listener: Arc<RwLock<Option<Arc<dyn Listener>>>>,
         changes: broadcast::Sender<Change>,
+        ids: Arc<AtomicI64>,
     ) -> Self {
         Self {
             agent,
@@ -124,9 +126,7 @@ impl Link {
             inbox,
             listener,
             changes,
-            // A session may outlive this process, and its ids must not come twice
-            // (2025-11-25 basic, "Requests": MUST NOT be reused within the session).
-            ids: AtomicI64::new(clock::wall().0),
+            ids,
             last_answer: AtomicU64::new(0),
             last_answer_wall: AtomicI64::new(0),
             no_ping: AtomicBool::new(false),
@@ -283,7 +283,7 @@ impl Link {
         }
     }
 
-    /// A fresh RPC id for the upstream.
+    /// A fresh RPC id for the upstream, unlike any other in flight.
     pub(crate) fn next_id(&self) -> i64 {
         self.ids.fetch_add(1, Ordering::Relaxed)
     }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use steadfast_core::code;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -31,6 +32,7 @@ pub(crate) struct Arguments {
 /// Runs the command.
 pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<Exit, Failure> {
     logging::start(arguments.log_format, "info")?;
+    allow_all_files();
     let data = context.data_dir()?;
     let config = arguments
         .config
@@ -65,6 +67,23 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<Exit,
         () = daemon.shutdown() => Ok(Exit::Done),
         // Whoever asks a second time does not want to wait.
         () = stop.asked() => Ok(Exit::Failed),
+    }
+}
+
+/// Every connection is a file, and the usual limit is made for programs that have a few hundred. Raised as far as
+/// this process may; what does not work is found out when it is needed.
+fn allow_all_files() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current == maximum {
+        return;
+    }
+    let raised = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => tracing::debug!(?maximum, "the limit of open files is raised"),
+        Err(error) => tracing::debug!(%error, "the limit of open files stays"),
     }
 }
 

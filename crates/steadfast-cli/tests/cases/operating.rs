@@ -7,6 +7,7 @@ mod health;
 mod history;
 mod restarts;
 mod sessions;
+mod soak;
 mod stops;
 mod wake;
 

@@ -1,0 +1,346 @@
+//! Many agents with colliding ids and progress tokens call many servers that restart at random. Every answer reaches
+//! its own call, nothing runs twice, and what the daemon took it gives back.
+//!
+//! A thousand calls with a fixed seed run with all other tests. `cargo xtask soak gateway` sets the
+//! variables below and runs ten thousand.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use testkit::daemon::Builder;
+use testkit::{Action, Agent, Answer, Behaviour, Daemon, Server, Tool};
+use tokio::task::JoinSet;
+
+use super::until;
+
+const AGENTS: usize = 20;
+const SERVERS: usize = 10;
+/// How many calls each agent has in flight.
+const LANES: usize = 4;
+/// How much larger the daemon may be in the end than it was after the first tenth: what allocators keep.
+const GROWTH: u64 = 32 << 20;
+/// Idle connections that are on their way out.
+const FILES: usize = 16;
+
+/// xorshift: the same seed makes the same choices.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % bound as u64) as usize
+    }
+
+    /// A source of its own for each part, so that they do not depend on who comes first.
+    fn split(&mut self) -> Self {
+        Self(self.below(usize::MAX) as u64 | 1)
+    }
+}
+
+fn setting(name: &str, default: u64) -> u64 {
+    let value = std::env::var(name).ok();
+    value.map_or(default, |value| value.parse().expect(name))
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Ended {
+    /// By its own answer.
+    Answered,
+    /// It was not sent: the server was not available.
+    Unavailable,
+    /// It was sent, and no answer was seen.
+    NotObserved,
+}
+
+fn behaviour(number: usize) -> Behaviour {
+    let behaviour = match number % 5 {
+        0 => Behaviour::legacy("2025-11-25"),
+        1 => Behaviour::modern(),
+        2 => Behaviour::legacy("2025-06-18").streaming(),
+        3 => Behaviour::legacy("2025-11-25").resumable(None),
+        _ => Behaviour::modern().streaming(),
+    };
+    let mut tools = Tool::defaults();
+    // Declared to be a read, and so asked again where its answer was lost.
+    tools.push(Tool::new("look", Action::Echo).unrecorded());
+    behaviour.with_tools(tools)
+}
+
+fn server_name(number: usize) -> String {
+    format!("server{number}")
+}
+
+struct Soak {
+    servers: Arc<Vec<Server>>,
+    daemon: Daemon,
+    /// By agent and server.
+    agents: Vec<Arc<Vec<Agent>>>,
+}
+
+impl Soak {
+    async fn start() -> Self {
+        let mut servers = Vec::new();
+        let mut builder = Daemon::builder(env!("CARGO_BIN_EXE_steadfast"));
+        for number in 0..SERVERS {
+            let server = Server::start(behaviour(number)).await;
+            let name = server_name(number);
+            builder = builder
+                .server(&name, &server.url())
+                .read_tool(&name, "look");
+            servers.push(server);
+        }
+        for number in 0..AGENTS {
+            builder = builder.agent(&format!("agent{number}"));
+        }
+        let daemon = patient(builder).start().await.unwrap();
+        let mut agents = Vec::new();
+        for number in 0..AGENTS {
+            agents.push(Arc::new(agents_of(&daemon, number).await));
+        }
+        let soak = Self {
+            servers: Arc::new(servers),
+            daemon,
+            agents,
+        };
+        soak.all_connected().await;
+        soak
+    }
+
+    async fn all_connected(&self) {
+        until("everything is connected", async || {
+            let path = "/api/v1/connections?state=connected";
+            let (_, all) = self.daemon.get(path).await.unwrap();
+            all["connections"].as_array().unwrap().len() == AGENTS * SERVERS
+        })
+        .await;
+    }
+
+    /// Makes so many calls while the servers restart; how they ended, by their keys.
+    async fn calls(&self, calls: usize, random: &mut Random) -> BTreeMap<String, (Ended, Kind)> {
+        let restarting = tokio::spawn(restart(Arc::clone(&self.servers), random.split()));
+        let lanes = AGENTS * LANES;
+        let mut calling = JoinSet::new();
+        for lane in 0..lanes {
+            let share = calls / lanes + usize::from(lane < calls % lanes);
+            let agents = Arc::clone(&self.agents[lane % AGENTS]);
+            calling.spawn(call(agents, share, random.split()));
+        }
+        let mut ended = BTreeMap::new();
+        while let Some(lane) = calling.join_next().await {
+            ended.extend(lane.unwrap());
+        }
+        restarting.abort();
+        ended
+    }
+
+    /// What it holds once nothing is under way: every connection of before is cut, and the links are open again.
+    async fn at_rest(&self) -> Held {
+        for server in &*self.servers {
+            server.restart().await;
+        }
+        for (number, server) in self.servers.iter().enumerate() {
+            let is_legacy = !matches!(number % 5, 1 | 4);
+            until("sessions are open again", async || {
+                !is_legacy || (server.live_sessions() == AGENTS && server.open_streams() == AGENTS)
+            })
+            .await;
+        }
+        self.all_connected().await;
+        Held::by(self.daemon.pid().unwrap())
+    }
+}
+
+/// Nothing may be given up for the number of restarts alone.
+fn patient(builder: Builder) -> Builder {
+    builder
+        .set("retry.session_rebuilds", "1000")
+        .set("retry.max", "\"200ms\"")
+        .set("store.event_retention", "\"1s\"")
+        .env("STEADFAST_LOG", "info")
+}
+
+/// One agent at each server: half of the agents are of each era. All count their requests from 1.
+async fn agents_of(daemon: &Daemon, number: usize) -> Vec<Agent> {
+    let name = format!("agent{number}");
+    let mut agents = Vec::new();
+    for server in 0..SERVERS {
+        let server = server_name(server);
+        let agent = if number.is_multiple_of(2) {
+            let agent = daemon.legacy_agent(&name, &server).await.unwrap();
+            agent.initialize().await.unwrap();
+            agent
+        } else {
+            daemon.modern_agent(&name, &server).await.unwrap()
+        };
+        agents.push(agent);
+    }
+    agents
+}
+
+/// Restarts, cuts and forgets, one server at a time.
+async fn restart(servers: Arc<Vec<Server>>, mut random: Random) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(20 + random.below(200) as u64)).await;
+        let server = &servers[random.below(servers.len())];
+        match random.below(3) {
+            0 => server.restart().await,
+            1 => server.reset_connections().await,
+            _ => server.forget_sessions(),
+        }
+    }
+}
+
+/// What is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Write,
+    Read,
+    Progress,
+}
+
+/// The calls of one lane.
+async fn call(
+    agents: Arc<Vec<Agent>>,
+    calls: usize,
+    mut random: Random,
+) -> Vec<(String, (Ended, Kind))> {
+    let mut ended = Vec::new();
+    for number in 0..calls {
+        let agent = &agents[random.below(agents.len())];
+        let secret = format!("{:x}-{number}", random.below(usize::MAX));
+        let kind = [Kind::Write, Kind::Write, Kind::Read, Kind::Progress][random.below(4)];
+        // Small numbers, so that all agents use the same ones.
+        let token = number % 3;
+        let (tool, meta) = match kind {
+            Kind::Write => ("echo", json!({})),
+            Kind::Read => ("look", json!({})),
+            Kind::Progress => ("progress", json!({ "progressToken": token })),
+        };
+        let arguments = json!({ "key": secret, "steps": 2 });
+        let answer = agent.call_with_meta(tool, arguments, meta).await.unwrap();
+        ended.push((secret.clone(), (judge(&answer, kind, &secret, token), kind)));
+    }
+    ended
+}
+
+/// An answer is the call's own, or says what is known of the call.
+fn judge(answer: &Answer, kind: Kind, secret: &str, token: usize) -> Ended {
+    for notification in answer.notifications() {
+        assert_eq!(notification["params"]["progressToken"], token, "{answer:?}");
+        assert_eq!(kind, Kind::Progress, "{answer:?}");
+    }
+    let meta = &answer.result()["_meta"];
+    if !meta["dev.steadfast/connection"].is_null() {
+        return Ended::Unavailable;
+    }
+    if !meta["dev.steadfast/operation"].is_null() {
+        return Ended::NotObserved;
+    }
+    assert!(!answer.is_error(), "{answer:?}");
+    match kind {
+        Kind::Progress => assert_eq!(answer.text(), "progress is done", "{answer:?}"),
+        Kind::Write | Kind::Read => {
+            let echoed: Value = serde_json::from_str(answer.text()).unwrap();
+            assert_eq!(echoed["key"], *secret, "another call's answer: {answer:?}");
+        }
+    }
+    Ended::Answered
+}
+
+/// Memory and open files of a process.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    bytes: u64,
+    files: usize,
+}
+
+impl Held {
+    fn by(pid: u32) -> Self {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.unwrap().trim().trim_end_matches(" kB");
+        Self {
+            bytes: kib.trim().parse::<u64>().unwrap() << 10,
+            files: std::fs::read_dir(format!("/proc/{pid}/fd"))
+                .unwrap()
+                .count(),
+        }
+    }
+}
+
+/// No write ran twice, and those that were answered ran.
+fn check_rows(servers: &[Server], ended: &BTreeMap<String, (Ended, Kind)>) {
+    let mut rows = BTreeMap::<String, usize>::new();
+    for row in servers
+        .iter()
+        .flat_map(|server| server.ledger().rows().unwrap())
+    {
+        *rows.entry(row.key).or_default() += 1;
+    }
+    for (key, runs) in &rows {
+        assert_eq!(*runs, 1, "{key} ran {runs} times");
+    }
+    for (key, (ended, kind)) in ended {
+        let ran = rows.contains_key(key);
+        match ended {
+            Ended::Answered => assert!(ran || *kind == Kind::Read, "{key} was answered"),
+            Ended::Unavailable => assert!(!ran, "{key} was told not to have been sent"),
+            Ended::NotObserved => {}
+        }
+    }
+}
+
+/// No server saw an RPC id twice, in flight together or not.
+fn check_ids(servers: &[Server]) {
+    for server in servers {
+        let mut seen = BTreeMap::new();
+        for request in server.log().requests() {
+            let (Some(id), Some(_)) = (request.rpc_id(), request.rpc_method()) else {
+                continue;
+            };
+            let before = seen.insert(id.to_string(), request.index);
+            assert_eq!(before, None, "id {id} came again:\n{}", server.log());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn soak_gateway() {
+    let calls = usize::try_from(setting("SOAK_CALLS", 1_000)).unwrap();
+    let seed = setting("SOAK_SEED", 20_261_130);
+    eprintln!("{calls} calls, seed {seed}");
+    let mut random = Random(seed | 1);
+    let soak = Soak::start().await;
+    let mut ended = soak.calls(calls / 10, &mut random).await;
+    let before = soak.at_rest().await;
+    ended.extend(soak.calls(calls - calls / 10, &mut random).await);
+    let after = soak.at_rest().await;
+
+    assert_eq!(
+        ended.len(),
+        calls,
+        "every call ended, and each had a key of its own"
+    );
+    check_rows(&soak.servers, &ended);
+    check_ids(&soak.servers);
+    let count = |what| ended.values().filter(|(ended, _)| *ended == what).count();
+    let answered = count(Ended::Answered);
+    let (unavailable, lost) = (count(Ended::Unavailable), count(Ended::NotObserved));
+    eprintln!(
+        "{answered} answered, {unavailable} not sent, {lost} not observed; {before:?}, then {after:?}"
+    );
+    assert!(answered > calls / 2, "{answered} of {calls} were answered");
+    assert!(
+        after.files <= before.files + FILES,
+        "files: {before:?}, then {after:?}"
+    );
+    assert!(
+        after.bytes <= before.bytes + GROWTH,
+        "memory: {before:?}, then {after:?}"
+    );
+}
