@@ -15,6 +15,7 @@
 //! 6. [`wire`]: pure codecs. [`bridge`]: what a message of one era becomes in the other. [`question`]:
 //!    who may be asked what by a server.
 //! 7. [`gate`] and [`sleep`]: what concerns a whole fleet of connections.
+//! 8. [`merged`]: what the servers of an agent are together.
 //!
 //! # How to drive a machine
 //!
@@ -40,6 +41,7 @@ pub mod fault;
 pub mod gate;
 pub mod grant;
 pub mod identity;
+pub mod merged;
 pub mod now;
 pub mod oauth;
 pub mod question;
