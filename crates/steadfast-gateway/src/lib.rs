@@ -209,7 +209,10 @@ async fn follow_changes(gate: Arc<Gate>, mut changes: Receiver<Change>) {
             Ok(Change::Connection(_)) => {}
             Ok(Change::Removed(..)) | Err(RecvError::Lagged(_)) => {
                 let there = |agent: &_, server: &_| gate.keeper.link(agent, server).is_some();
-                gate.sessions.retain(there);
+                gate.sessions.retain(|agent, server| match server {
+                    Some(server) => there(agent, server),
+                    None => gate.keeper.has_agent(agent),
+                });
                 gate.hub
                     .retain(|agent, server| server.is_none_or(|server| there(agent, server)));
                 gate.mirrored.retain(there);

@@ -244,6 +244,33 @@ impl Keeper {
         Some(Arc::clone(&kept.link))
     }
 
+    /// Whether there is such an agent.
+    pub fn has_agent(&self, agent: &AgentName) -> bool {
+        self.inner.agents.lock().contains_key(agent)
+    }
+
+    /// Whether an agent's merged tools and prompts are named after their servers; also where it is not
+    /// known.
+    pub fn prefixes(&self, agent: &AgentName) -> bool {
+        let agents = self.inner.agents.lock();
+        agents.get(agent).is_none_or(|agent| agent.prefix)
+    }
+
+    /// The links of an agent whose servers are switched on, in the order of their names.
+    pub fn links_of(&self, agent: &AgentName) -> Vec<Arc<Link>> {
+        let servers = self.inner.servers.lock();
+        let is_on = |server: &ServerName| servers.get(server).is_some_and(|it| it.enabled);
+        let links = self.inner.links.read();
+        let from = (agent.clone(), ServerName::from(""));
+        let theirs = links
+            .range(from..)
+            .take_while(|((owner, _), _)| owner == agent);
+        theirs
+            .filter(|((_, server), _)| is_on(server))
+            .map(|(_, kept)| Arc::clone(&kept.link))
+            .collect()
+    }
+
     /// All links, by agent and server.
     pub fn links(&self) -> Vec<Arc<Link>> {
         let links = self.inner.links.read();

@@ -20,23 +20,23 @@ pub(crate) struct Fanout {
 
 impl Listener for Fanout {
     fn notification(&self, agent: &AgentName, server: &ServerName, message: Bytes) {
-        for session in self.sessions.listeners(agent, server) {
+        for session in self.sessions.listeners(agent, Some(server)) {
             if let Some(stream) = session.listening_now() {
-                stream.append(session.translate(message.clone()));
+                stream.append(session.translate(server, message.clone()));
             }
         }
         self.hub.notify(agent, server, &message);
     }
 
     fn request(&self, agent: &AgentName, server: &ServerName, mut request: ServerRequest) {
-        for session in self.sessions.listeners(agent, server) {
+        for session in self.sessions.listeners(agent, Some(server)) {
             let Some(stream) = session
                 .listening_now()
                 .filter(|stream| stream.is_attached())
             else {
                 continue;
             };
-            match session.ask(request, None) {
+            match session.ask(server, request, None) {
                 Ok(message) => return stream.append(message),
                 Err(not_able) => request = not_able,
             }
@@ -48,7 +48,7 @@ impl Listener for Fanout {
         let Some(link) = self.keeper.link(agent, server) else {
             return;
         };
-        for session in self.sessions.listeners(agent, server) {
+        for session in self.sessions.listeners(agent, Some(server)) {
             legacy::reopened(&session, &link);
         }
         self.hub.reopened(agent, server);

@@ -1,4 +1,4 @@
-//! What agents connect to: `/mcp/{server}`, in both eras at the same address.
+//! What agents connect to: `/mcp/{server}` and `/mcp`, in both eras at the same address.
 //!
 //! | module | what it does |
 //! | --- | --- |
@@ -19,6 +19,9 @@ use steadfast_core::{AgentName, ServerName};
 
 /// Names one connection.
 pub(crate) type Connection = (AgentName, ServerName);
+
+/// Names one connection, or without a server all those of an agent.
+pub(crate) type Scope = (AgentName, Option<ServerName>);
 
 pub(crate) mod calling;
 pub(crate) mod endpoint;

@@ -24,7 +24,8 @@ const MOST_QUESTIONS: usize = 64;
 pub(crate) struct Session {
     pub(crate) key: IdHash,
     pub(crate) agent: AgentName,
-    pub(crate) server: ServerName,
+    /// The server; none for a session with all the servers of the agent.
+    pub(crate) server: Option<ServerName>,
     pub(crate) revision: Revision,
     opened_at: Wall,
     used_at: AtomicI64,
@@ -50,6 +51,8 @@ struct Live {
 struct Question {
     /// The id that the agent sees.
     id: i64,
+    /// Who asks.
+    server: ServerName,
     /// The id that the server gave it.
     server_id: Option<RpcId>,
     asked_at: Instant,
@@ -62,14 +65,13 @@ impl Session {
     /// Of a record of the store.
     pub(super) fn from_record(
         record: AgentSessionRecord,
-        server: ServerName,
         client: Arc<Client>,
         first_question: u32,
     ) -> Self {
         Self {
             key: record.id_hash,
             agent: record.agent,
-            server,
+            server: record.server,
             revision: record.revision,
             opened_at: record.opened_at,
             used_at: AtomicI64::new(record.used_at.0),
@@ -93,7 +95,7 @@ impl Session {
         AgentSessionRecord {
             id_hash: self.key,
             agent: self.agent.clone(),
-            server: Some(self.server.clone()),
+            server: self.server.clone(),
             revision: self.revision,
             client_info: client.info.clone(),
             capabilities: client.capabilities.clone(),
@@ -142,7 +144,12 @@ impl Session {
     }
 
     /// Notes a call under way; it is forgotten when what is returned is dropped.
-    pub(crate) fn begin(self: &Arc<Self>, id: RpcId, handle: CallHandle) -> UnderWay {
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        server: &ServerName,
+        id: RpcId,
+        handle: CallHandle,
+    ) -> UnderWay {
         let mut live = self.live.lock();
         live.calls_made += 1;
         let number = live.calls_made;
@@ -150,6 +157,7 @@ impl Session {
         drop(live);
         UnderWay {
             session: Arc::clone(self),
+            server: server.clone(),
             number,
         }
     }
@@ -170,6 +178,7 @@ impl Session {
     /// where the agent did not declare that it can answer (GW-05).
     pub(crate) fn ask(
         &self,
+        server: &ServerName,
         request: ServerRequest,
         call: Option<u64>,
     ) -> Result<Bytes, ServerRequest> {
@@ -202,6 +211,7 @@ impl Session {
         let message = splice::apply(source, &mut edits).into();
         live.questions.push(Question {
             id,
+            server: server.clone(),
             server_id,
             asked_at: Instant::now(),
             call,
@@ -223,16 +233,17 @@ impl Session {
         Some(live.questions.swap_remove(at).request)
     }
 
-    /// A notification on its way to the agent. Where it takes a question back, it gets the id that the
-    /// agent knows (2025-11-25 cancellation: `requestId` of "a request that was previously issued").
-    pub(crate) fn translate(&self, message: Bytes) -> Bytes {
+    /// A notification of a server on its way to the agent. Where it takes a question back, it gets the id
+    /// that the agent knows (2025-11-25 cancellation: `requestId` of "a request that was previously
+    /// issued").
+    pub(crate) fn translate(&self, server: &ServerName, message: Bytes) -> Bytes {
         if self.live.lock().questions.is_empty() {
             return message;
         }
-        self.taken_back(&message).unwrap_or(message)
+        self.taken_back(server, &message).unwrap_or(message)
     }
 
-    fn taken_back(&self, message: &Bytes) -> Option<Bytes> {
+    fn taken_back(&self, server: &ServerName, message: &Bytes) -> Option<Bytes> {
         let envelope = envelope::read(message).ok()?;
         if envelope.method(message) != "notifications/cancelled" {
             return None;
@@ -244,7 +255,7 @@ impl Session {
         let at = live
             .questions
             .iter()
-            .position(|question| question.server_id == server_id)?;
+            .position(|it| it.server == *server && it.server_id == server_id)?;
         let id = live.questions.swap_remove(at).id.to_string();
         drop(live);
         let mut edits = [splice::Edit {
@@ -307,18 +318,19 @@ impl Session {
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     session: Arc<Session>,
+    server: ServerName,
     number: u64,
 }
 
 impl UnderWay {
-    /// Its session.
-    pub(crate) fn session(&self) -> &Arc<Session> {
-        &self.session
+    /// A notification of the server on its way to the agent.
+    pub(crate) fn translate(&self, message: Bytes) -> Bytes {
+        self.session.translate(&self.server, message)
     }
 
     /// Asks the agent something on the stream of this call.
     pub(crate) fn ask(&self, request: ServerRequest) -> Result<Bytes, ServerRequest> {
-        self.session.ask(request, Some(self.number))
+        self.session.ask(&self.server, request, Some(self.number))
     }
 }
 

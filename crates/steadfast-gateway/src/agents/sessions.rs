@@ -12,7 +12,7 @@ use steadfast_core::bridge::Client;
 use steadfast_core::{AgentName, Revision, ServerName, SessionId, Wall};
 use steadfast_store::{AgentSessionRecord, IdHash, SharedRecords, hash_id};
 
-use super::Connection;
+use super::Scope;
 use super::session::Session;
 use crate::clock;
 use crate::unguessable::Unguessable;
@@ -28,8 +28,8 @@ const NOTES_TOGETHER: usize = 64;
 pub(crate) struct Sessions {
     records: SharedRecords,
     by_key: RwLock<HashMap<IdHash, Arc<Session>>>,
-    /// Those whose agents listen, by connection.
-    listening: RwLock<HashMap<Connection, Vec<Weak<Session>>>>,
+    /// Those whose agents listen.
+    listening: RwLock<HashMap<Scope, Vec<Weak<Session>>>>,
     /// What agents say of themselves is nearly always the same: it is kept once.
     clients: Mutex<Vec<Weak<Client>>>,
     ids: Arc<Unguessable>,
@@ -62,7 +62,7 @@ impl Sessions {
     pub(crate) async fn open(
         &self,
         agent: AgentName,
-        server: ServerName,
+        server: Option<ServerName>,
         revision: Revision,
         client: Client,
     ) -> Result<(String, Arc<Session>), steadfast_store::Error> {
@@ -73,7 +73,7 @@ impl Sessions {
         let record = AgentSessionRecord {
             id_hash: hash_id(&SessionId::from(id.as_str())),
             agent,
-            server: Some(server.clone()),
+            server,
             revision,
             client_info: client.info.clone(),
             capabilities: client.capabilities.clone(),
@@ -83,7 +83,7 @@ impl Sessions {
             used_at: now,
         };
         self.records.put_agent_session(&record).await?;
-        let session = Arc::new(self.session(record, server, client));
+        let session = Arc::new(self.session(record, client));
         if self.keep(&session) > self.in_memory {
             self.relieve().await;
         }
@@ -97,12 +97,12 @@ impl Sessions {
         by_key.len()
     }
 
-    /// The session with this id, if it is this agent's with this server.
+    /// The session with this id, if it is this agent's with this server, or with all of its servers.
     pub(crate) async fn find(
         &self,
         id: &str,
         agent: &AgentName,
-        server: &ServerName,
+        server: Option<&ServerName>,
     ) -> Result<Option<Arc<Session>>, steadfast_store::Error> {
         let key = hash_id(&SessionId::from(id));
         let known = self.by_key.read().get(&key).cloned();
@@ -110,7 +110,7 @@ impl Sessions {
             Some(session) => Some(session),
             None => Box::pin(self.recall(&key)).await?,
         };
-        let session = session.filter(|it| it.agent == *agent && it.server == *server);
+        let session = session.filter(|it| it.agent == *agent && it.server.as_ref() == server);
         if let Some(session) = &session {
             session.used(clock::wall());
         }
@@ -121,23 +121,20 @@ impl Sessions {
         let Some(record) = self.records.agent_session(key).await? else {
             return Ok(None);
         };
-        let Some(server) = record.server.clone() else {
-            return Ok(None);
-        };
         let client = Client {
             info: record.client_info.clone(),
             capabilities: record.capabilities.clone(),
             log_level: record.log_level.clone(),
         };
-        let session = self.session(record, server, client);
+        let session = self.session(record, client);
         // Another request may have recalled it meanwhile: there is one of each.
         let mut by_key = self.by_key.write();
         let session = by_key.entry(*key).or_insert_with(|| Arc::new(session));
         Ok(Some(Arc::clone(session)))
     }
 
-    fn session(&self, record: AgentSessionRecord, server: ServerName, client: Client) -> Session {
-        Session::from_record(record, server, self.shared(client), self.ids.number())
+    fn session(&self, record: AgentSessionRecord, client: Client) -> Session {
+        Session::from_record(record, self.shared(client), self.ids.number())
     }
 
     fn shared(&self, client: Client) -> Arc<Client> {
@@ -176,9 +173,9 @@ impl Sessions {
 
     /// The agent of this session listens from now on.
     pub(crate) fn listens(&self, session: &Arc<Session>) {
-        let connection = (session.agent.clone(), session.server.clone());
+        let scope = (session.agent.clone(), session.server.clone());
         let mut listening = self.listening.write();
-        let those = listening.entry(connection).or_default();
+        let those = listening.entry(scope).or_default();
         those.retain(|other| other.strong_count() > 0);
         if !those
             .iter()
@@ -188,14 +185,15 @@ impl Sessions {
         }
     }
 
-    /// The sessions of a connection whose agents listen.
-    pub(crate) fn listeners(&self, agent: &AgentName, server: &ServerName) -> Vec<Arc<Session>> {
-        let connection = (agent.clone(), server.clone());
+    /// The sessions whose agents listen: with one server, or with all of the agent's servers.
+    pub(crate) fn listeners(
+        &self,
+        agent: &AgentName,
+        server: Option<&ServerName>,
+    ) -> Vec<Arc<Session>> {
+        let scope = (agent.clone(), server.cloned());
         let listening = self.listening.read();
-        let those = listening
-            .get(&connection)
-            .map(Vec::as_slice)
-            .unwrap_or_default();
+        let those = listening.get(&scope).map(Vec::as_slice).unwrap_or_default();
         those.iter().filter_map(Weak::upgrade).collect()
     }
 
@@ -206,10 +204,10 @@ impl Sessions {
         }
     }
 
-    /// Drops the sessions of connections that are no more. Where one comes back, so do those of its
-    /// sessions that are still on record.
-    pub(crate) fn retain(&self, still_there: impl Fn(&AgentName, &ServerName) -> bool) {
-        let gone = |session: &Session| !still_there(&session.agent, &session.server);
+    /// Drops the sessions of connections and agents that are no more. Where one comes back, so do those
+    /// of its sessions that are still on record.
+    pub(crate) fn retain(&self, still_there: impl Fn(&AgentName, Option<&ServerName>) -> bool) {
+        let gone = |session: &Session| !still_there(&session.agent, session.server.as_ref());
         let dropped: Vec<_> = {
             let mut by_key = self.by_key.write();
             let dropped = by_key.extract_if(|_, session| gone(session));

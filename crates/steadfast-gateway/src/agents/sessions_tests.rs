@@ -34,13 +34,13 @@ fn client(name: &str) -> Client {
 async fn open(sessions: &Sessions) -> (String, Arc<Session>) {
     let (agent, server) = (AgentName::from("support"), ServerName::from("booking"));
     let opened = sessions
-        .open(agent, server, Revision::V2025_11_25, client("c"))
+        .open(agent, Some(server), Revision::V2025_11_25, client("c"))
         .await;
     opened.unwrap()
 }
 
 async fn finds(sessions: &Sessions, id: &str, agent: &str, server: &str) -> bool {
-    let found = sessions.find(id, &agent.into(), &server.into()).await;
+    let found = sessions.find(id, &agent.into(), Some(&server.into())).await;
     found.unwrap().is_some()
 }
 
@@ -55,6 +55,21 @@ async fn a_session_belongs_to_its_agent_and_server() {
 }
 
 #[tokio::test]
+async fn a_session_with_all_servers_is_none_with_one_of_them() {
+    let (records, sessions) = sessions(10);
+    let opened = sessions.open("support".into(), None, Revision::V2025_11_25, client("c"));
+    let (id, _) = opened.await.unwrap();
+    // Also after a restart.
+    for sessions in [&sessions, &over(&records, 10)] {
+        assert!(!finds(sessions, &id, "support", "booking").await);
+        let found = sessions.find(&id, &"support".into(), None).await.unwrap();
+        assert_eq!(found.unwrap().server, None);
+        let others = sessions.find(&id, &"other".into(), None).await.unwrap();
+        assert!(others.is_none());
+    }
+}
+
+#[tokio::test]
 async fn a_restart_is_not_noticed() {
     let (records, before) = sessions(10);
     let (id, session) = open(&before).await;
@@ -64,7 +79,7 @@ async fn a_restart_is_not_noticed() {
         .unwrap();
     let after = over(&records, 10);
     let found = after
-        .find(&id, &"support".into(), &"booking".into())
+        .find(&id, &"support".into(), Some(&"booking".into()))
         .await
         .unwrap()
         .unwrap();
@@ -102,7 +117,7 @@ async fn sessions_in_use_stay_in_memory() {
     let names = Arc::new(Unguessable::new().unwrap());
     let log = EventLog::new(DAY, 1 << 20, names);
     let (_, calling) = open(&sessions).await;
-    let call = calling.begin(RpcId::Integer(1), CallHandle::new());
+    let call = calling.begin(&"booking".into(), RpcId::Integer(1), CallHandle::new());
     let (_, listening) = open(&sessions).await;
     let stream = listening.listening(|| log.open(listening.key, Priming::None, None));
     sessions.listens(&listening);
@@ -119,7 +134,7 @@ async fn sessions_in_use_stay_in_memory() {
     assert!(weak.0.upgrade().is_some() && weak.1.upgrade().is_some());
     assert_eq!(
         sessions
-            .listeners(&"support".into(), &"booking".into())
+            .listeners(&"support".into(), Some(&"booking".into()))
             .len(),
         1
     );
@@ -130,7 +145,7 @@ async fn sessions_in_use_stay_in_memory() {
     assert!(weak.0.upgrade().is_none() && weak.1.upgrade().is_none());
     assert!(
         sessions
-            .listeners(&"support".into(), &"booking".into())
+            .listeners(&"support".into(), Some(&"booking".into()))
             .is_empty()
     );
 }
@@ -155,10 +170,10 @@ async fn every_call_with_the_id_is_cancelled_and_no_other() {
     let (_, session) = open(&sessions).await;
     let handles: Vec<_> = (0..4).map(|_| CallHandle::new()).collect();
     let text = RpcId::from_json("\"1\"").unwrap();
-    let one = session.begin(RpcId::Integer(1), handles[0].clone());
-    let _twin = session.begin(RpcId::Integer(1), handles[1].clone());
-    let _text = session.begin(text, handles[2].clone());
-    let over = session.begin(RpcId::Integer(2), handles[3].clone());
+    let one = session.begin(&"booking".into(), RpcId::Integer(1), handles[0].clone());
+    let _twin = session.begin(&"booking".into(), RpcId::Integer(1), handles[1].clone());
+    let _text = session.begin(&"booking".into(), text, handles[2].clone());
+    let over = session.begin(&"booking".into(), RpcId::Integer(2), handles[3].clone());
     drop(over);
     session.cancel(&RpcId::Integer(1), None);
     session.cancel(&RpcId::Integer(2), None);

@@ -28,13 +28,14 @@ pub(super) struct Begun<F> {
 
 /// Prepares the call of a request; `None` for anything else.
 fn prepare(
+    link: &Link,
     session: &Arc<Session>,
     inbound: Inbound,
 ) -> Option<(About, UnderWay, Call, CallHandle)> {
     let about = About::of(&inbound, Era::Legacy)?;
     let id = RpcId::from_json(std::str::from_utf8(&about.id).ok()?)?;
     let handle = CallHandle::new();
-    let under_way = session.begin(id, handle.clone());
+    let under_way = session.begin(link.server(), id, handle.clone());
     let call = Call {
         message: inbound.message,
         envelope: inbound.envelope,
@@ -51,7 +52,7 @@ pub(super) fn begin(
     session: &Arc<Session>,
     inbound: Inbound,
 ) -> Option<Begun<impl Future<Output = Answer> + Send + use<>>> {
-    let (about, under_way, call, handle) = prepare(session, inbound)?;
+    let (about, under_way, call, handle) = prepare(link, session, inbound)?;
     Some(Begun {
         about,
         under_way,
@@ -65,7 +66,7 @@ fn begin_streaming(
     session: &Arc<Session>,
     inbound: Inbound,
 ) -> Option<SessionCall> {
-    let (about, under_way, call, handle) = prepare(session, inbound)?;
+    let (about, under_way, call, handle) = prepare(link, session, inbound)?;
     let answer = Box::pin(link.call(call, handle));
     let calling = Calling::pending(answer, about, Arc::clone(link));
     Some(SessionCall::new(calling, under_way))
@@ -133,9 +134,7 @@ impl SessionCall {
     pub(crate) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
         loop {
             let step = match ready!(self.calling.poll_next(cx)) {
-                Next::Message(message) => {
-                    Step::Message(self.under_way.session().translate(message))
-                }
+                Next::Message(message) => Step::Message(self.under_way.translate(message)),
                 Next::Last(message) => Step::Last(message),
                 Next::End => Step::End,
                 Next::Question(request) => match self.under_way.ask(request) {

@@ -35,7 +35,7 @@ pub(crate) async fn initialize(
         .sessions
         .open(
             caller.agent.clone(),
-            link.server().clone(),
+            Some(link.server().clone()),
             revision,
             client(inbound),
         )

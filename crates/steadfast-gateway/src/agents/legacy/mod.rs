@@ -86,7 +86,7 @@ async fn find(
         Ok(named) => {
             let sessions = &gate.sessions;
             sessions
-                .find(named, &caller.agent, caller.link.server())
+                .find(named, &caller.agent, Some(caller.link.server()))
                 .await
         }
         Err(_) => Ok(None),
