@@ -135,7 +135,6 @@ impl Gateway {
         ));
         let hub = Arc::new(Hub::default());
         keeper.set_listener(Arc::new(Fanout {
-            keeper: keeper.clone(),
             sessions: Arc::clone(&sessions),
             hub: Arc::clone(&hub),
         }));

@@ -519,9 +519,6 @@ async fn streams_end_with_the_key_and_with_the_connection() {
 #[tokio::test]
 async fn a_question_outside_of_calls_has_an_id_of_ours_until_it_is_taken_back() {
     let house = House::with(Behaviour::legacy("2025-11-25")).await;
-    let mute = house.legacy().with_capabilities(json!({}));
-    mute.initialize().await.unwrap();
-    let _mute_stream = mute.open_get(None).await.unwrap();
     let agent = house.legacy();
     agent.initialize().await.unwrap();
     let mut stream = agent.open_get(None).await.unwrap();
@@ -553,4 +550,26 @@ async fn a_question_outside_of_calls_has_an_id_of_ours_until_it_is_taken_back() 
         taken_back["params"],
         json!({"requestId": question["id"], "reason": "late"})
     );
+
+    // The server tells its other agent the same; what is looked at is this agent's connection.
+    let log = house.server.log();
+    let answers = |id: &'static str| log.matching(move |it| it.rpc_id() == Some(&json!(id)));
+    let asked = answers("q1");
+    let ours = asked.iter().find(|it| it.pointer("/result").is_some());
+    let ours = ours.and_then(|it| it.session()).unwrap();
+
+    // With a second conversation nobody knows whose question it is.
+    let other = house.legacy();
+    other.initialize().await.unwrap();
+    let _other_stream = other.open_get(None).await.unwrap();
+    house.server.notify(&ask("q3"));
+    let is_refused = |it: &testkit::Request| {
+        it.session() == Some(ours)
+            && it.rpc_id() == Some(&json!("q3"))
+            && it.pointer("/error/code") == Some(&json!(-32601))
+    };
+    let refused = |log: &testkit::RequestLog| !log.matching(is_refused).is_empty();
+    log.wait_for(refused, LIMIT).await.unwrap();
+    let late = answers("q2").iter().any(|it| it.session() == Some(ours));
+    assert!(!late, "what was taken back is not answered");
 }

@@ -13,7 +13,8 @@ use steadfast_core::wire::envelope::{Envelope, Params};
 use steadfast_core::{Fault, Revision};
 use tokio::sync::mpsc;
 
-use crate::link::ServerRequest;
+use crate::handle::CallHandle;
+use crate::question::ServerRequest;
 use crate::report::Report;
 
 /// One request of an agent.
@@ -155,37 +156,4 @@ pub struct NotObserved {
     pub evidence: String,
     /// The fault behind it, where there is one.
     pub fault: Option<Fault>,
-}
-
-/// Ends a call from outside: give the same handle to [`crate::Link::call`] and keep a clone.
-#[derive(Clone, Debug, Default)]
-pub struct CallHandle {
-    pub(crate) inner: Arc<HandleInner>,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct HandleInner {
-    pub(crate) cancelled: tokio::sync::Notify,
-    pub(crate) reason: parking_lot::Mutex<Option<Option<String>>>,
-}
-
-impl CallHandle {
-    /// A fresh one.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// The agent cancels the call: the server is told in its own way, with the keeper's own id, and
-    /// the caller gets [`Failure::Cancelled`]. `reason` is raw JSON, and is passed on as it is.
-    pub fn cancel(&self, reason: Option<String>) {
-        *self.inner.reason.lock() = Some(reason);
-        self.inner.cancelled.notify_one();
-    }
-
-    /// Whether it was cancelled.
-    #[must_use]
-    pub fn is_cancelled(&self) -> bool {
-        self.inner.reason.lock().is_some()
-    }
 }

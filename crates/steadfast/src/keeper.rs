@@ -17,8 +17,10 @@ use crate::clock;
 use crate::config;
 use crate::drive::{self, Input};
 use crate::fleet::Fleet;
-use crate::link::{Link, Remembered, ServerRequest};
+use crate::handle::CallHandle;
+use crate::link::{Link, Remembered};
 use crate::perform::dial::Dialer;
+use crate::question::ServerRequest;
 use crate::report::Report;
 use crate::route::Upstream;
 use crate::sleep;
@@ -35,11 +37,12 @@ pub enum Change {
 /// Who receives what a server sends outside of any call: the gateway.
 pub trait Listener: Send + Sync + std::fmt::Debug {
     /// A notification from the server's listening stream.
-    fn notification(&self, agent: &AgentName, server: &ServerName, message: Bytes);
-    /// A question from the server's listening stream.
-    fn request(&self, agent: &AgentName, server: &ServerName, request: ServerRequest);
+    fn notification(&self, link: &Arc<Link>, message: Bytes);
+    /// A question from the server's listening stream, where it does not say which call caused it.
+    /// `in_flight` are the calls that the server owes an answer in this session, oldest first.
+    fn request(&self, link: &Arc<Link>, request: ServerRequest, in_flight: &[CallHandle]);
     /// The connection opened again, so that lists may have changed.
-    fn reopened(&self, agent: &AgentName, server: &ServerName);
+    fn reopened(&self, link: &Arc<Link>);
 }
 
 /// What all drivers share.

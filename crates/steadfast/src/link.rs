@@ -9,21 +9,23 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 use steadfast_core::now::{Mono, Wall};
+use steadfast_core::question::Refusal;
 use steadfast_core::wire::envelope::{self, Kind as MessageKind};
-use steadfast_core::wire::splice::{self, Edit};
 use steadfast_core::{
     AgentName, Deadline, Era, Fault, Generation, Revision, ServerName, connection,
 };
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
-use crate::call::{Answer, Call, CallHandle, Origin};
+use crate::call::{Answer, Call, Message, Origin};
 use crate::catalog::Catalog;
 use crate::clock;
 use crate::drive::Input;
+use crate::handle::CallHandle;
 use crate::keeper::{Change, Listener};
+use crate::question::ServerRequest;
 use crate::report::{self, FaultReport, GrantReport, Report};
 use crate::route::{Route, Upstream};
-use crate::send;
+use crate::send::{self, Stray};
 use crate::subscriber::Wishes;
 
 /// What the server said of itself when the connection opened. Kept while it is down.
@@ -92,6 +94,7 @@ pub struct Link {
     pub(crate) changes: broadcast::Sender<Change>,
     /// The last RPC id; one count for all links.
     ids: Arc<AtomicI64>,
+    stray: Stray,
     last_answer: AtomicU64,
     last_answer_wall: AtomicI64,
     no_ping: AtomicBool,
@@ -127,6 +130,7 @@ impl Link {
             listener,
             changes,
             ids,
+            stray: Stray::default(),
             last_answer: AtomicU64::new(0),
             last_answer_wall: AtomicI64::new(0),
             no_ping: AtomicBool::new(false),
@@ -214,7 +218,7 @@ impl Link {
         self: &Arc<Self>,
         call: Call,
         handle: CallHandle,
-    ) -> impl Future<Output = Answer> + Send + use<> {
+    ) -> impl Future<Output = Answer> + Send + Unpin + use<> {
         send::detached(Arc::clone(self), call, handle)
     }
 
@@ -346,19 +350,49 @@ impl Link {
             }
             MessageKind::Request => {
                 let request = ServerRequest::new(self, route, message);
-                if let Some(listener) = self.listener.read().clone() {
-                    listener.request(&self.agent, &self.server, request);
+                match self.listener.read().clone() {
+                    Some(listener) => listener.request(self, request, &route.in_flight()),
+                    None => request.refuse(Refusal::Unable),
                 }
+            }
+            MessageKind::Notification if method == "notifications/progress" => {
+                self.progress(route, &message, &read);
             }
             MessageKind::Notification => {
                 if method == "notifications/tools/list_changed" {
                     self.tell(Input::ListChanged);
                 }
                 if let Some(listener) = self.listener.read().clone() {
-                    listener.notification(&self.agent, &self.server, message);
+                    listener.notification(self, message);
                 }
             }
             MessageKind::Result | MessageKind::Error => route.waiting.answered(&read, message),
+        }
+    }
+
+    /// Progress that came elsewhere than on the stream of its call: to that call, if it is in flight, and
+    /// to nobody else (GW-03, GW-04).
+    pub(crate) fn progress(&self, route: &Arc<Route>, message: &Bytes, read: &envelope::Envelope) {
+        let known = send::token_of(message, read).and_then(|id| Some((id, route.call(id)?)));
+        let for_agent = known
+            .as_ref()
+            .map(|(id, job)| (job, job.progress(*id, message, read)));
+        match for_agent {
+            // An agent that asked for none gets none.
+            Some((job, Some(message))) => {
+                let _ = job.handle().aside(Message::Notification(message));
+            }
+            Some((_, None)) | None => self.stray_progress(),
+        }
+    }
+
+    /// One note for many: a server that does this does it all day (GW-04).
+    pub(crate) fn stray_progress(&self) {
+        if let Some(dropped) = self.stray.note(clock::mono()) {
+            tracing::info!(
+                agent = %self.agent, server = %self.server, dropped,
+                "progress of no call in flight, or that goes backwards, is dropped"
+            );
         }
     }
 
@@ -372,75 +406,10 @@ impl Link {
         let Some(id) = read.rpc_id(message) else {
             return;
         };
-        let pong = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, id.to_json());
+        let pong = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#);
         let (link, route) = (Arc::clone(self), Arc::clone(route));
         tokio::spawn(async move {
             send::post_quietly(&link, &route, Bytes::from(pong)).await;
         });
-    }
-}
-
-/// A question of the server to its agent. Answer it, or drop it: then the server is told that nobody
-/// answers, so that nothing hangs.
-#[derive(Debug)]
-pub struct ServerRequest {
-    /// The request, with the server's own id in it.
-    pub message: Bytes,
-    reply_to: Option<(Arc<Link>, Arc<Route>)>,
-}
-
-impl ServerRequest {
-    pub(crate) fn new(link: &Arc<Link>, route: &Arc<Route>, message: Bytes) -> Self {
-        Self {
-            message,
-            reply_to: Some((Arc::clone(link), Arc::clone(route))),
-        }
-    }
-
-    /// Sends the agent's answer: a JSON-RPC response, whose id is replaced by the server's own.
-    pub async fn answer(mut self, answer: Bytes) {
-        let Some((link, route)) = self.reply_to.take() else {
-            return;
-        };
-        let Some(own) = own_id(&self.message) else {
-            return;
-        };
-        let Ok(read) = envelope::read(&answer) else {
-            return;
-        };
-        let Some(range) = read.id else {
-            return;
-        };
-        let own = own.to_json();
-        let edit = Edit {
-            range,
-            with: own.as_bytes(),
-        };
-        let body = splice::apply(&answer, &mut [edit]);
-        send::post_quietly(&link, &route, Bytes::from(body)).await;
-    }
-}
-
-fn own_id(message: &[u8]) -> Option<steadfast_core::RpcId> {
-    envelope::read(message).ok()?.rpc_id(message)
-}
-
-impl Drop for ServerRequest {
-    fn drop(&mut self) {
-        let Some((link, route)) = self.reply_to.take() else {
-            return;
-        };
-        let Some(id) = own_id(&self.message) else {
-            return;
-        };
-        let refusal = format!(
-            r#"{{"jsonrpc":"2.0","id":{},"error":{{"code":-32601,"message":"nobody at the agent's side answers this"}}}}"#,
-            id.to_json()
-        );
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
-                send::post_quietly(&link, &route, Bytes::from(refusal)).await;
-            });
-        }
     }
 }

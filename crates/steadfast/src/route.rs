@@ -1,8 +1,8 @@
 //! What a request needs to reach a server: the configured upstream, and the route that an opening of
 //! the connection made.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,10 +21,12 @@ use url::Url;
 use crate::config;
 use crate::cookies::Jar;
 use crate::fleet::{Fleet, Member};
+use crate::handle::CallHandle;
 use crate::legacy_sse::Waiting;
 use crate::perform::dial::{Dialer, Origin};
 use crate::perform::exchange::{Outgoing, Terms};
 use crate::perform::pool::Pool;
+use crate::send::Job;
 
 pub(crate) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -259,7 +261,8 @@ pub(crate) struct Route {
     pub(crate) waiting: Waiting,
     /// What reads that stream: ends with the route.
     carrier: Mutex<JoinSet<()>>,
-    busy: AtomicUsize,
+    /// The calls that the server owes an answer, by the id that it knows them by.
+    in_flight: Mutex<BTreeMap<i64, Arc<Job>>>,
     drained: Notify,
 }
 
@@ -280,7 +283,7 @@ impl Route {
             endpoint: None,
             waiting: Waiting::default(),
             carrier: Mutex::default(),
-            busy: AtomicUsize::new(0),
+            in_flight: Mutex::default(),
             drained: Notify::new(),
         }
     }
@@ -298,10 +301,24 @@ impl Route {
         self.known.era
     }
 
-    /// Marks the route as owing an answer until the guard is dropped.
-    pub(crate) fn enter(self: &Arc<Self>) -> Busy {
-        self.busy.fetch_add(1, Ordering::Relaxed);
-        Busy(Arc::clone(self))
+    /// Notes that the route owes the answer to a call, until the guard is dropped.
+    pub(crate) fn enter(self: &Arc<Self>, id: i64, job: &Arc<Job>) -> Busy {
+        self.in_flight.lock().insert(id, Arc::clone(job));
+        Busy {
+            route: Arc::clone(self),
+            id,
+        }
+    }
+
+    /// The call that the server knows by this id.
+    pub(crate) fn call(&self, id: i64) -> Option<Arc<Job>> {
+        self.in_flight.lock().get(&id).cloned()
+    }
+
+    /// The calls that the server owes an answer, oldest first: ids only grow.
+    pub(crate) fn in_flight(&self) -> Vec<CallHandle> {
+        let in_flight = self.in_flight.lock();
+        in_flight.values().map(|job| job.handle().clone()).collect()
     }
 
     /// Runs a task that ends with the route, or when it is closed.
@@ -320,7 +337,7 @@ impl Route {
         let idle = async {
             loop {
                 let notified = self.drained.notified();
-                if self.busy.load(Ordering::Acquire) == 0 {
+                if self.in_flight.lock().is_empty() {
                     return;
                 }
                 notified.await;
@@ -330,14 +347,23 @@ impl Route {
     }
 }
 
-/// An answer is owed on a route.
+/// The answer to a call is owed on a route.
 #[derive(Debug)]
-pub(crate) struct Busy(Arc<Route>);
+pub(crate) struct Busy {
+    route: Arc<Route>,
+    id: i64,
+}
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        if self.0.busy.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.drained.notify_waiters();
+        let mut in_flight = self.route.in_flight.lock();
+        let answered = in_flight.remove(&self.id);
+        let is_idle = in_flight.is_empty();
+        drop(in_flight);
+        // Dropping a call may end questions, which are answered on routes.
+        drop(answered);
+        if is_idle {
+            self.route.drained.notify_waiters();
         }
     }
 }

@@ -12,8 +12,9 @@ use steadfast_core::wire::{envelope, splice};
 use steadfast_core::{Era, bridge};
 use tokio::sync::watch;
 
-use crate::call::{Answer, Call, CallHandle, Message, Origin};
+use crate::call::{Answer, Call, Message, Origin};
 use crate::drive::Input;
+use crate::handle::CallHandle;
 use crate::link::Link;
 use crate::report::Report;
 

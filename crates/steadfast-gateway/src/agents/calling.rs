@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use steadfast::{Answer, AnswerStream, Failure, Link, Message, ServerRequest};
+use steadfast::{Answer, AnswerStream, CallHandle, Failure, Link, Message, ServerRequest};
 use steadfast_core::Era;
 use steadfast_core::wire::json;
 
@@ -79,6 +79,53 @@ pub(crate) fn failed(about: &About, link: &Link, failure: &Failure) -> Option<By
     }
 }
 
+/// Takes what comes for a call elsewhere than on its own stream, as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Listening(CallHandle);
+
+impl Listening {
+    pub(crate) fn to(handle: CallHandle) -> Self {
+        handle.listen();
+        Self(handle)
+    }
+
+    /// The answer, or `None` where something else for the agent comes first: then it streams.
+    pub(crate) async fn first(
+        &self,
+        answer: &mut (impl Future<Output = Answer> + Unpin),
+    ) -> Option<Answer> {
+        std::future::poll_fn(|cx| match Pin::new(&mut *answer).poll(cx) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending => self.0.poll_has_aside(cx).map(|()| None),
+        })
+        .await
+    }
+
+    /// The notifications that are there.
+    pub(crate) fn notifications(&self) -> impl Iterator<Item = Bytes> {
+        let cx = Context::from_waker(std::task::Waker::noop());
+        std::iter::from_fn(move || match self.poll_next(&cx) {
+            Poll::Ready(Next::Message(message)) => Some(message),
+            Poll::Ready(Next::Question(_) | Next::Last(_) | Next::End) | Poll::Pending => None,
+        })
+    }
+
+    fn poll_next(&self, cx: &Context<'_>) -> Poll<Next> {
+        match ready!(self.0.poll_aside(cx)) {
+            Message::Notification(message) => Poll::Ready(Next::Message(message)),
+            Message::Request(question) => Poll::Ready(Next::Question(question)),
+            // Nobody answers a call on a stream that is not its own.
+            Message::Response(_) | Message::Failed(_) => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.hang_up();
+    }
+}
+
 /// A future answer.
 pub(crate) type Pending = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
@@ -107,6 +154,7 @@ pub(crate) enum Next {
 /// A call on its way.
 pub(crate) struct Calling {
     phase: Phase,
+    listening: Listening,
     about: About,
     link: Arc<Link>,
 }
@@ -119,18 +167,30 @@ impl std::fmt::Debug for Calling {
 
 impl Calling {
     /// The server has not answered yet.
-    pub(crate) fn pending(answer: Pending, about: About, link: Arc<Link>) -> Self {
+    pub(crate) fn pending(
+        answer: Pending,
+        listening: Listening,
+        about: About,
+        link: Arc<Link>,
+    ) -> Self {
         Self {
             phase: Phase::Calling(answer),
+            listening,
             about,
             link,
         }
     }
 
     /// The server streams.
-    pub(crate) fn streaming(stream: AnswerStream, about: About, link: Arc<Link>) -> Self {
+    pub(crate) fn streaming(
+        stream: AnswerStream,
+        listening: Listening,
+        about: About,
+        link: Arc<Link>,
+    ) -> Self {
         Self {
             phase: Phase::Streaming(stream),
+            listening,
             about,
             link,
         }
@@ -138,6 +198,12 @@ impl Calling {
 
     /// What comes next. After `Last` or `End` it is `End`.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+        // First, so that no progress comes after the response.
+        if !matches!(self.phase, Phase::Done)
+            && let Poll::Ready(aside) = self.listening.poll_next(cx)
+        {
+            return Poll::Ready(aside);
+        }
         loop {
             let last = match &mut self.phase {
                 Phase::Done => return Poll::Ready(Next::End),

@@ -3,54 +3,96 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use steadfast::{Keeper, Listener, ServerRequest};
-use steadfast_core::{AgentName, ServerName};
+use steadfast::{CallHandle, Link, Listener, Message, ServerRequest};
+use steadfast_core::ServerName;
+use steadfast_core::question::{self, Addressee, Refusal};
 
 use super::legacy;
 use super::modern::Hub;
+use super::session::Session;
 use super::sessions::Sessions;
 
 /// Receives from the keeper.
 #[derive(Debug)]
 pub(crate) struct Fanout {
-    pub(crate) keeper: Keeper,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) hub: Arc<Hub>,
 }
 
 impl Listener for Fanout {
-    fn notification(&self, agent: &AgentName, server: &ServerName, message: Bytes) {
+    fn notification(&self, link: &Arc<Link>, message: Bytes) {
+        let (agent, server) = (link.agent(), link.server());
         for session in self.sessions.listeners(agent, Some(server)) {
-            if let Some(stream) = session.listening_now() {
-                stream.append(session.translate(server, message.clone()));
+            if let Some(stream) = session.listening_now()
+                && let Some(message) = session.translate(server, message.clone())
+            {
+                stream.append(message);
             }
         }
         self.hub.notify(agent, server, &message);
     }
 
-    fn request(&self, agent: &AgentName, server: &ServerName, mut request: ServerRequest) {
-        for session in self.sessions.listeners(agent, Some(server)) {
-            let Some(stream) = session
-                .listening_now()
-                .filter(|stream| stream.is_attached())
-            else {
-                continue;
-            };
-            match session.ask(server, request, None) {
-                Ok(message) => return stream.append(message),
-                Err(not_able) => request = not_able,
+    fn request(&self, link: &Arc<Link>, request: ServerRequest, in_flight: &[CallHandle]) {
+        let conversations: Vec<_> = in_flight.iter().map(CallHandle::conversation).collect();
+        let present = self.sessions.of(link.agent(), link.server());
+        match question::addressee(&conversations, present.len()) {
+            Addressee::Call(at) => self.ask_caller(link.server(), request, &in_flight[..=at]),
+            Addressee::Only => match present.first() {
+                Some(session) => ask(session, link.server(), request),
+                None => request.refuse(Refusal::Unable),
+            },
+            Addressee::Nobody(why) => {
+                tracing::debug!(
+                    agent = %link.agent(), server = %link.server(), why,
+                    "a question of the server does not say whose it is and is refused; \
+                     isolate_sessions would tell"
+                );
+                request.refuse(Refusal::Unable);
             }
         }
-        // Nobody can answer: dropping it tells the server so at once.
     }
 
-    fn reopened(&self, agent: &AgentName, server: &ServerName) {
-        let Some(link) = self.keeper.link(agent, server) else {
-            return;
-        };
-        for session in self.sessions.listeners(agent, Some(server)) {
-            legacy::reopened(&session, &link);
+    fn reopened(&self, link: &Arc<Link>) {
+        for session in self.sessions.listeners(link.agent(), Some(link.server())) {
+            legacy::reopened(&session, link);
         }
-        self.hub.reopened(agent, server);
+        self.hub.reopened(link.agent(), link.server());
+    }
+}
+
+impl Fanout {
+    /// Asks the conversation of the newest of these calls: on the stream that it listens on, as the
+    /// server chose, else on that of the call.
+    fn ask_caller(&self, server: &ServerName, request: ServerRequest, in_flight: &[CallHandle]) {
+        let conversation = in_flight.last().and_then(CallHandle::conversation);
+        let Some(session) = conversation.and_then(|key| self.sessions.in_memory(&key)) else {
+            return request.refuse(Refusal::Unable);
+        };
+        if session.listens() {
+            return ask(&session, server, request);
+        }
+        let mut question = Message::Request(request);
+        for call in in_flight.iter().rev() {
+            match call.aside(question) {
+                Ok(()) => return,
+                Err(not_taken) => question = not_taken,
+            }
+        }
+        // Nobody takes it: dropping it tells the server that the agent is gone.
+    }
+}
+
+/// Asks on the stream that the session listens on.
+fn ask(session: &Arc<Session>, server: &ServerName, request: ServerRequest) {
+    match session
+        .listening_now()
+        .filter(|stream| stream.is_attached())
+    {
+        Some(stream) => {
+            if let Some(message) = session.ask(server, request, None) {
+                stream.append(message);
+            }
+        }
+        None => request.refuse(Refusal::Gone),
     }
 }

@@ -1,18 +1,18 @@
 //! One legacy session of an agent, and what is under way in it: calls, questions of the server, the
 //! listening stream.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use steadfast::{CallHandle, ServerRequest};
+use steadfast::{CallHandle, Notice, ServerRequest};
 use steadfast_core::bridge::Client;
-use steadfast_core::wire::{envelope, json, splice};
+use steadfast_core::question::{self, Refusal};
+use steadfast_core::wire::{envelope, splice};
 use steadfast_core::{AgentName, Revision, RpcId, ServerName, Wall};
 use steadfast_store::{AgentSessionRecord, IdHash};
-use tokio::time::Instant;
 
 use super::events::Stream;
 
@@ -30,6 +30,8 @@ pub(crate) struct Session {
     opened_at: Wall,
     used_at: AtomicI64,
     noted_at: AtomicI64,
+    /// How long a question may wait for the agent.
+    input_wait: Duration,
     /// Whether the server was not known yet when the session was opened.
     pub(crate) unseen: AtomicBool,
     live: Mutex<Live>,
@@ -55,7 +57,6 @@ struct Question {
     server: ServerName,
     /// The id that the server gave it.
     server_id: Option<RpcId>,
-    asked_at: Instant,
     /// The call that caused it; none for the listening stream.
     call: Option<u64>,
     request: ServerRequest,
@@ -67,6 +68,7 @@ impl Session {
         record: AgentSessionRecord,
         client: Arc<Client>,
         first_question: u32,
+        input_wait: Duration,
     ) -> Self {
         Self {
             key: record.id_hash,
@@ -76,6 +78,7 @@ impl Session {
             opened_at: record.opened_at,
             used_at: AtomicI64::new(record.used_at.0),
             noted_at: AtomicI64::new(record.used_at.0),
+            input_wait,
             unseen: AtomicBool::new(false),
             live: Mutex::new(Live {
                 client,
@@ -136,14 +139,8 @@ impl Session {
         Arc::clone(&self.live.lock().client)
     }
 
-    /// Whether the agent declared `capability` in `initialize`.
-    pub(super) fn can(&self, capability: &str) -> bool {
-        let client = self.client();
-        let object = client.capabilities.as_bytes();
-        json::at_path(object, 0..object.len(), &[capability]).is_some()
-    }
-
-    /// Notes a call under way; it is forgotten when what is returned is dropped.
+    /// Notes a call under way. It is forgotten once what is returned is dropped and nothing is done for it
+    /// any more: an agent that lost its connection can still cancel.
     pub(crate) fn begin(
         self: &Arc<Self>,
         server: &ServerName,
@@ -151,6 +148,7 @@ impl Session {
         handle: CallHandle,
     ) -> UnderWay {
         let mut live = self.live.lock();
+        live.forget_calls();
         live.calls_made += 1;
         let number = live.calls_made;
         live.calls.push((number, id, handle));
@@ -162,44 +160,63 @@ impl Session {
         }
     }
 
-    /// The agent cancels a call. `reason` is raw JSON.
-    pub(crate) fn cancel(&self, id: &RpcId, reason: Option<&String>) {
-        let live = self.live.lock();
+    /// The agent cancels a call.
+    pub(crate) fn cancel(&self, id: &RpcId, notice: &Notice) {
+        let mut live = self.live.lock();
+        live.forget_calls();
         for (_, _, handle) in live
             .calls
             .iter()
             .filter(|(_, under_way, _)| under_way == id)
         {
-            handle.cancel(reason.cloned());
+            handle.cancel(Some(notice.clone()));
         }
     }
 
-    /// Asks the agent something: the message to send, with an id of our own. The question comes back
-    /// where the agent did not declare that it can answer (GW-05).
+    /// Asks the agent something: the message to send, with an id of our own. `None` where the agent did
+    /// not declare that it can answer, of which the server is told at once (GW-05).
     pub(crate) fn ask(
-        &self,
+        self: &Arc<Self>,
         server: &ServerName,
         request: ServerRequest,
         call: Option<u64>,
-    ) -> Result<Bytes, ServerRequest> {
+    ) -> Option<Bytes> {
+        match self.put(server, request, call) {
+            Ok(message) => Some(message),
+            Err(refused) => {
+                let (request, refusal) = *refused;
+                request.refuse(refusal);
+                None
+            }
+        }
+    }
+
+    fn put(
+        self: &Arc<Self>,
+        server: &ServerName,
+        request: ServerRequest,
+        call: Option<u64>,
+    ) -> Result<Bytes, Box<(ServerRequest, Refusal)>> {
         let source = &request.message;
-        let Ok(envelope) = envelope::read(source) else {
-            return Err(request);
+        let read = envelope::read(source).ok();
+        let Some((read, range)) = read.and_then(|read| Some((read.clone(), read.id?))) else {
+            return Err(Box::new((request, Refusal::Unable)));
         };
-        let able = match &*envelope.method(source) {
-            "sampling/createMessage" => self.can("sampling"),
-            "elicitation/create" => self.can("elicitation"),
-            "roots/list" => self.can("roots"),
-            _ => true,
-        };
-        let Some(range) = envelope.id.clone().filter(|_| able) else {
-            return Err(request);
-        };
-        let server_id = envelope.rpc_id(source);
+        let params = read.params.clone().and_then(|params| source.get(params));
+        let capabilities = &self.client().capabilities;
+        let able = question::check(
+            capabilities.as_bytes(),
+            &read.method(source),
+            params.unwrap_or(b"{}"),
+        );
+        if let Err(refusal) = able {
+            return Err(Box::new((request, refusal)));
+        }
+        let server_id = read.rpc_id(source);
         let mut live = self.live.lock();
         if live.questions.len() >= MOST_QUESTIONS {
             drop(live);
-            return Err(request);
+            return Err(Box::new((request, Refusal::Gone)));
         }
         live.next_question += 1;
         let id = live.next_question;
@@ -213,10 +230,11 @@ impl Session {
             id,
             server: server.clone(),
             server_id,
-            asked_at: Instant::now(),
             call,
             request,
         });
+        drop(live);
+        tokio::spawn(give_up(Arc::downgrade(self), id, self.input_wait));
         Ok(message)
     }
 
@@ -233,22 +251,17 @@ impl Session {
         Some(live.questions.swap_remove(at).request)
     }
 
-    /// A notification of a server on its way to the agent. Where it takes a question back, it gets the id
-    /// that the agent knows (2025-11-25 cancellation: `requestId` of "a request that was previously
-    /// issued").
-    pub(crate) fn translate(&self, server: &ServerName, message: Bytes) -> Bytes {
-        if self.live.lock().questions.is_empty() {
-            return message;
+    /// A notification on its way to the agent. Where it takes a question back, it gets the id that the
+    /// agent knows (2025-11-25 cancellation: `requestId` of "a request that was previously issued");
+    /// `None` where that question is not this agent's.
+    pub(crate) fn translate(&self, server: &ServerName, message: Bytes) -> Option<Bytes> {
+        let Ok(read) = envelope::read(&message) else {
+            return Some(message);
+        };
+        if read.method(&message) != "notifications/cancelled" {
+            return Some(message);
         }
-        self.taken_back(server, &message).unwrap_or(message)
-    }
-
-    fn taken_back(&self, server: &ServerName, message: &Bytes) -> Option<Bytes> {
-        let envelope = envelope::read(message).ok()?;
-        if envelope.method(message) != "notifications/cancelled" {
-            return None;
-        }
-        let range = envelope::read_params(message, &envelope).request_id?;
+        let range = envelope::read_params(&message, &read).request_id?;
         let text = std::str::from_utf8(message.get(range.clone())?).ok()?;
         let server_id = RpcId::from_json(text);
         let mut live = self.live.lock();
@@ -256,13 +269,15 @@ impl Session {
             .questions
             .iter()
             .position(|it| it.server == *server && it.server_id == server_id)?;
-        let id = live.questions.swap_remove(at).id.to_string();
+        let question = live.questions.swap_remove(at);
         drop(live);
+        let id = question.id.to_string();
+        question.request.withdraw();
         let mut edits = [splice::Edit {
             range,
             with: id.as_bytes(),
         }];
-        Some(splice::apply(message, &mut edits).into())
+        Some(splice::apply(&message, &mut edits).into())
     }
 
     /// The listening stream, made where there is none yet.
@@ -275,6 +290,13 @@ impl Session {
         self.live.lock().listening.clone()
     }
 
+    /// Whether the agent listens now.
+    pub(crate) fn listens(&self) -> bool {
+        // A stream is never locked within its session: the other order is that of a call that ends.
+        self.listening_now()
+            .is_some_and(|stream| stream.is_attached())
+    }
+
     /// Ends the listening stream.
     pub(super) fn end_listening(&self) {
         let listening = self.live.lock().listening.take();
@@ -285,23 +307,11 @@ impl Session {
 
     /// Nothing is under way, and nobody listens.
     pub(super) fn is_quiet(&self) -> bool {
-        let live = self.live.lock();
-        let idle = live.calls.is_empty() && live.questions.is_empty();
-        let listening = live.listening.clone();
-        // A stream is never locked within its session: the other order is that of a call that ends.
-        drop(live);
-        idle && !listening.is_some_and(|stream| stream.is_attached())
-    }
-
-    /// Questions that nobody answered for so long are dropped, which tells the server.
-    pub(super) fn give_up_questions(&self, wait: Duration) {
         let mut live = self.live.lock();
-        let (late, open): (Vec<_>, Vec<_>) = std::mem::take(&mut live.questions)
-            .into_iter()
-            .partition(|question| question.asked_at.elapsed() > wait);
-        live.questions = open;
+        live.forget_calls();
+        let idle = live.calls.is_empty() && live.questions.is_empty();
         drop(live);
-        drop(late);
+        idle && !self.listens()
     }
 
     /// It is over, or leaves the memory.
@@ -314,6 +324,20 @@ impl Session {
     }
 }
 
+impl Live {
+    fn forget_calls(&mut self) {
+        self.calls.retain(|(_, _, handle)| !handle.is_over());
+    }
+}
+
+/// A question that nobody answered for so long is dropped, which tells the server.
+async fn give_up(session: Weak<Session>, id: i64, wait: Duration) {
+    tokio::time::sleep(wait).await;
+    if let Some(session) = session.upgrade() {
+        drop(session.take_question(&RpcId::Integer(id)));
+    }
+}
+
 /// A call that is noted in its session.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
@@ -323,13 +347,13 @@ pub(crate) struct UnderWay {
 }
 
 impl UnderWay {
-    /// A notification of the server on its way to the agent.
-    pub(crate) fn translate(&self, message: Bytes) -> Bytes {
+    /// A notification of the server on its way to the agent; see [`Session::translate`].
+    pub(crate) fn translate(&self, message: Bytes) -> Option<Bytes> {
         self.session.translate(&self.server, message)
     }
 
     /// Asks the agent something on the stream of this call.
-    pub(crate) fn ask(&self, request: ServerRequest) -> Result<Bytes, ServerRequest> {
+    pub(crate) fn ask(&self, request: ServerRequest) -> Option<Bytes> {
         self.session.ask(&self.server, request, Some(self.number))
     }
 }
@@ -337,7 +361,8 @@ impl UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         let mut live = self.session.live.lock();
-        live.calls.retain(|(number, _, _)| *number != self.number);
+        live.calls
+            .retain(|(number, _, handle)| *number != self.number || !handle.is_over());
         // A question ends with the call that caused it; dropping it tells the server.
         let (over, open) = std::mem::take(&mut live.questions)
             .into_iter()

@@ -33,7 +33,7 @@ pub(crate) struct Sessions {
     /// What agents say of themselves is nearly always the same: it is kept once.
     clients: Mutex<Vec<Weak<Client>>>,
     ids: Arc<Unguessable>,
-    in_memory: usize,
+    most_in_memory: usize,
     idle: Duration,
     input_wait: Duration,
 }
@@ -52,7 +52,7 @@ impl Sessions {
             listening: RwLock::default(),
             clients: Mutex::default(),
             ids,
-            in_memory,
+            most_in_memory: in_memory,
             idle,
             input_wait,
         }
@@ -84,7 +84,7 @@ impl Sessions {
         };
         self.records.put_agent_session(&record).await?;
         let session = Arc::new(self.session(record, client));
-        if self.keep(&session) > self.in_memory {
+        if self.keep(&session) > self.most_in_memory {
             self.relieve().await;
         }
         Ok((id, session))
@@ -134,7 +134,12 @@ impl Sessions {
     }
 
     fn session(&self, record: AgentSessionRecord, client: Client) -> Session {
-        Session::from_record(record, self.shared(client), self.ids.number())
+        Session::from_record(
+            record,
+            self.shared(client),
+            self.ids.number(),
+            self.input_wait,
+        )
     }
 
     fn shared(&self, client: Client) -> Arc<Client> {
@@ -197,6 +202,23 @@ impl Sessions {
         those.iter().filter_map(Weak::upgrade).collect()
     }
 
+    /// The sessions in memory that may be served by a connection, those with all servers among them: all
+    /// that were used since the gateway started, but those that have ended or were forgotten.
+    pub(crate) fn of(&self, agent: &AgentName, server: &ServerName) -> Vec<Arc<Session>> {
+        let by_key = self.by_key.read();
+        let those = by_key.values();
+        those
+            .filter(|it| it.agent == *agent)
+            .filter(|it| it.server.as_ref().is_none_or(|its| its == server))
+            .cloned()
+            .collect()
+    }
+
+    /// A session that is in memory.
+    pub(crate) fn in_memory(&self, key: &IdHash) -> Option<Arc<Session>> {
+        self.by_key.read().get(key).cloned()
+    }
+
     /// Ends the listening streams of some sessions. The sessions stay.
     pub(crate) fn end_listening(&self, of: impl Fn(&Session) -> bool) {
         for session in self.by_key.read().values().filter(|session| of(session)) {
@@ -235,7 +257,7 @@ impl Sessions {
             .map(|session| (session.used_at(), session.key))
             .collect();
         // A tenth more than needed, so that this is not done for every new session.
-        let surplus = by_key.len().saturating_sub(self.in_memory * 9 / 10);
+        let surplus = by_key.len().saturating_sub(self.most_in_memory * 9 / 10);
         quiet.sort_unstable();
         quiet.truncate(surplus);
         quiet
@@ -263,14 +285,13 @@ impl Sessions {
         }
     }
 
-    /// Notes what was used, forgets what was not for too long, and gives up unanswered questions.
+    /// Notes what was used, and forgets what was not for too long.
     pub(crate) async fn sweep(&self) {
         let all: Vec<_> = self.by_key.read().values().cloned().collect();
         let idle = i64::try_from(self.idle.as_millis()).unwrap_or(i64::MAX);
         let before = Wall(clock::wall().0.saturating_sub(idle));
         self.note_all(&all).await;
         for session in all {
-            session.give_up_questions(self.input_wait);
             if session.used_at() < before && session.is_quiet() {
                 self.by_key.write().remove(&session.key);
                 session.close();

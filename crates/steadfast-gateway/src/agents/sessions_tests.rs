@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use steadfast::CallHandle;
+use steadfast::{CallHandle, Notice};
 use steadfast_core::RpcId;
 use steadfast_store::{MemoryRecords, Records as _};
 
@@ -164,19 +164,28 @@ async fn an_unused_session_is_forgotten_in_the_end() {
     assert!(finds(&sessions, &fresh, "support", "booking").await);
 }
 
+fn cancels(id: u32) -> Notice {
+    let before = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#;
+    let (start, id) = (before.len(), id.to_string());
+    Notice {
+        message: format!("{before}{id}}}}}").into(),
+        id: start..start + id.len(),
+    }
+}
+
 #[tokio::test]
 async fn every_call_with_the_id_is_cancelled_and_no_other() {
     let (_, sessions) = sessions(10);
     let (_, session) = open(&sessions).await;
+    let server = ServerName::from("booking");
     let handles: Vec<_> = (0..4).map(|_| CallHandle::new()).collect();
     let text = RpcId::from_json("\"1\"").unwrap();
-    let one = session.begin(&"booking".into(), RpcId::Integer(1), handles[0].clone());
-    let _twin = session.begin(&"booking".into(), RpcId::Integer(1), handles[1].clone());
-    let _text = session.begin(&"booking".into(), text, handles[2].clone());
-    let over = session.begin(&"booking".into(), RpcId::Integer(2), handles[3].clone());
-    drop(over);
-    session.cancel(&RpcId::Integer(1), None);
-    session.cancel(&RpcId::Integer(2), None);
+    let one = session.begin(&server, RpcId::Integer(1), handles[0].clone());
+    let _twin = session.begin(&server, RpcId::Integer(1), handles[1].clone());
+    let _text = session.begin(&server, text, handles[2].clone());
+    let _two = session.begin(&server, RpcId::Integer(2), handles[3].clone());
+    session.cancel(&RpcId::Integer(1), &cancels(1));
+    session.cancel(&RpcId::Integer(3), &cancels(3));
     let cancelled: Vec<_> = handles.iter().map(CallHandle::is_cancelled).collect();
     assert_eq!(cancelled, [true, true, false, false]);
     drop(one);
@@ -184,9 +193,14 @@ async fn every_call_with_the_id_is_cancelled_and_no_other() {
 }
 
 #[tokio::test]
-async fn capabilities_are_those_of_initialize() {
+async fn gw_02_a_call_whose_agent_lost_its_connection_can_still_be_cancelled() {
     let (_, sessions) = sessions(10);
     let (_, session) = open(&sessions).await;
-    assert!(session.can("roots"));
-    assert!(!session.can("sampling"));
+    let (server, keepers) = (ServerName::from("booking"), CallHandle::new());
+    drop(session.begin(&server, RpcId::Integer(1), keepers.clone()));
+    assert!(!session.is_quiet(), "the keeper still waits for its answer");
+    session.cancel(&RpcId::Integer(1), &cancels(1));
+    assert!(keepers.is_cancelled());
+    drop(keepers);
+    assert!(session.is_quiet(), "nothing is left of it");
 }

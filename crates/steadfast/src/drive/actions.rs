@@ -218,7 +218,7 @@ impl Driver {
         })
         .await;
         if let Some(listener) = self.link.listener.read().clone() {
-            listener.reopened(&self.link.agent, &self.link.server);
+            listener.reopened(&self.link);
         }
     }
 

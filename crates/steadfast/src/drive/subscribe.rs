@@ -163,7 +163,7 @@ impl Driver {
         }
         self.refetch();
         if let Some(listener) = self.link.listener.read().clone() {
-            listener.reopened(&self.link.agent, &self.link.server);
+            listener.reopened(&self.link);
         }
     }
 }

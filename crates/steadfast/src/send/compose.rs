@@ -217,26 +217,3 @@ fn mark_observation(message: Bytes, reissued: u32) -> Bytes {
     };
     Bytes::from(splice::apply(&message, &mut [insertion]))
 }
-
-/// A notification of the server on the stream of a call: with the agent's own progress token.
-/// `None` for progress that nobody asked for (GW-04).
-pub(super) fn notification_for(
-    call: &Call,
-    id: i64,
-    message: &Bytes,
-    read: &envelope::Envelope,
-) -> Option<Bytes> {
-    if read.method(message) != "notifications/progress" {
-        return Some(message.clone());
-    }
-    let asked = call.params.progress_token.clone()?;
-    let theirs = envelope::read_params(message, read).progress_of?;
-    if message.get(theirs.clone())? != id.to_string().as_bytes() {
-        return None;
-    }
-    let edit = Edit {
-        range: theirs,
-        with: &call.message[asked],
-    };
-    Some(Bytes::from(splice::apply(message, &mut [edit])))
-}

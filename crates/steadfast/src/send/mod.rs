@@ -4,6 +4,7 @@
 
 mod compose;
 mod once;
+mod progress;
 mod stream;
 
 use std::future::Future;
@@ -14,16 +15,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
+use parking_lot::Mutex;
 use steadfast_core::effect::Executed;
 use steadfast_core::now::Millis;
 use steadfast_core::wire::{envelope, json};
 use steadfast_core::{Effect, Era, Fault, Generation};
 
-use crate::call::{Answer, Call, CallHandle, Failure, NotObserved, Origin};
+use crate::call::{Answer, Call, Failure, NotObserved, Origin};
 use crate::config::OnDisconnect;
+use crate::handle::CallHandle;
 use crate::link::Link;
 use crate::perform::exchange::exchange;
 use crate::route::{Route, Upstream};
+
+pub(crate) use progress::{Stray, token_of};
 
 /// What the operator's policy says about one call.
 #[derive(Clone, Debug)]
@@ -93,6 +98,7 @@ pub(crate) fn detached(link: Arc<Link>, call: Call, handle: CallHandle) -> Detac
         call,
         policy,
         handle,
+        progress: Mutex::default(),
     };
     Detached {
         work: Some(run(link, Arc::new(job), 0)),
@@ -102,10 +108,19 @@ pub(crate) fn detached(link: Arc<Link>, call: Call, handle: CallHandle) -> Detac
 
 /// One call with what is decided about it. Shared, so that neither is copied on the way.
 #[derive(Debug)]
-struct Job {
+pub(crate) struct Job {
     call: Call,
     policy: Policy,
     handle: CallHandle,
+    /// The progress that the agent was last told.
+    progress: Mutex<Option<f64>>,
+}
+
+impl Job {
+    /// How the call is ended from outside.
+    pub(crate) fn handle(&self) -> &CallHandle {
+        &self.handle
+    }
 }
 
 type Work = Pin<Box<dyn Future<Output = Answer> + Send>>;
@@ -218,6 +233,9 @@ async fn attempts(link: Arc<Link>, job: Arc<Job>, mut reissued: u32) -> Answer {
     };
     let (mut after, mut moved) = (None, None);
     loop {
+        if job.handle.is_cancelled() {
+            return Answer::Failed(Failure::Cancelled);
+        }
         let route = match link.route_now(after) {
             Some(route) => route,
             None => match Box::pin(wait_for_route(&link, after, &job.handle)).await {

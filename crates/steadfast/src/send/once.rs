@@ -43,8 +43,8 @@ pub(super) async fn once(
     reissued: u32,
     moved: Option<PathAndQuery>,
 ) -> Tried {
-    let busy = route.enter();
     let id = link.next_id();
+    let busy = route.enter(id, job);
     let Composed { headers, body } = compose::compose(link, route, &job.call, &job.policy, id);
     let mut attempt = Attempt {
         link,
@@ -397,15 +397,10 @@ impl Attempt<'_> {
         if self.route.era() == Era::Modern {
             return;
         }
-        let reason = self.job.handle.inner.reason.lock().clone().flatten();
-        let reason = reason.map_or_else(String::new, |reason| format!(r#","reason":{reason}"#));
-        let id = self.id;
-        let message = format!(
-            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}{reason}}}}}"#
-        );
+        let message = self.job.handle.cancellation(self.id);
         let (link, route) = (Arc::clone(self.link), Arc::clone(self.route));
         tokio::spawn(async move {
-            super::post_quietly(&link, &route, Bytes::from(message)).await;
+            super::post_quietly(&link, &route, message).await;
         });
     }
 

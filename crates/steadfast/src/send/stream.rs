@@ -10,19 +10,20 @@ use bytes::Bytes;
 use steadfast_core::identity::AttemptId;
 use steadfast_core::quirks::{self, Media};
 use steadfast_core::stream::{Break, answer};
-use steadfast_core::wire::envelope::{self, Kind as MessageKind};
+use steadfast_core::wire::envelope::{self, Envelope, Kind as MessageKind};
 use steadfast_core::wire::sse;
 use steadfast_core::{Era, EventCursor, Millis, Mono, stream};
 use tokio::sync::mpsc;
 
 use super::once::Attempt;
-use super::{Job, Sent, Tried, compose, not_observed, run};
+use super::{Job, Sent, Tried, not_observed, run, token_of};
 use crate::call::{Answer, AnswerStream, Failure, Message, NotObserved};
 use crate::clock;
-use crate::link::{Link, ServerRequest};
+use crate::link::Link;
 use crate::perform::ask::{media_of, retry_after};
 use crate::perform::events::{Events, Read};
 use crate::perform::exchange::exchange;
+use crate::question::ServerRequest;
 use crate::route::{Busy, Route};
 
 /// Messages that wait for a slow agent; then the upstream is read no further.
@@ -183,13 +184,15 @@ impl Reader {
                 });
                 Some(Taken::Answered)
             }
+            MessageKind::Notification if read.method(&message) == "notifications/progress" => {
+                self.progress(&message, &read, out);
+                Some(Taken::More)
+            }
             MessageKind::Notification => {
                 if read.method(&message) == "notifications/tools/list_changed" {
                     self.link.tell(crate::drive::Input::ListChanged);
                 }
-                let notification =
-                    compose::notification_for(&self.job.call, self.id, &message, &read);
-                out.extend(notification.map(Message::Notification));
+                out.push_back(Message::Notification(message));
                 Some(Taken::More)
             }
             MessageKind::Request if read.method(&message) == "ping" => {
@@ -201,6 +204,17 @@ impl Reader {
                 out.push_back(Message::Request(request));
                 Some(Taken::More)
             }
+        }
+    }
+
+    /// To the agent where it is of this call; servers that mix up their streams get it to the right one.
+    fn progress(&self, message: &Bytes, read: &Envelope, out: &mut VecDeque<Message>) {
+        if token_of(message, read) != Some(self.id) {
+            return self.link.progress(&self.route, message, read);
+        }
+        match self.job.progress(self.id, message, read) {
+            Some(message) => out.push_back(Message::Notification(message)),
+            None => self.link.stray_progress(),
         }
     }
 

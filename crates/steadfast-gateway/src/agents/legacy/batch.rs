@@ -5,27 +5,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Response, StatusCode};
-use steadfast::{Answer, Link};
+use steadfast::Link;
 use steadfast_core::wire::envelope::Kind;
 
-use super::call::{SessionCall, Step, begin};
+use super::call::{Outcome, SessionCall, Step, begin};
 use super::{answer_here, answered, json_answer, notification};
 use crate::Gate;
-use crate::agents::calling::{Calling, failed};
 use crate::agents::events::{Priming, Stream};
 use crate::agents::inbound::Inbound;
 use crate::agents::session::Session;
 use crate::agents::stream_body;
 use crate::body::Body;
 use crate::problem::status_only;
-
-/// What one request of a batch has come to.
-enum Part {
-    /// Its response, or none.
-    Whole(Option<Bytes>),
-    /// It streams.
-    Stream(SessionCall),
-}
 
 /// Serves all messages of a batch. Its requests are made together.
 pub(super) async fn post(
@@ -47,7 +38,7 @@ pub(super) async fn post(
     }
     let progress = requests.iter().any(Inbound::wants_progress);
     let parts = join_all(requests.into_iter().map(|it| part(gate, link, session, it))).await;
-    let streams = progress || parts.iter().any(|part| matches!(part, Part::Stream(_)));
+    let streams = progress || parts.iter().any(|part| matches!(part, Outcome::Stream(_)));
     if streams {
         stream(gate, session, parts)
     } else {
@@ -60,28 +51,21 @@ async fn part(
     link: &Arc<Link>,
     session: &Arc<Session>,
     inbound: Inbound,
-) -> Part {
+) -> Outcome {
     if let Some(message) = answer_here(gate, link, session, &inbound).await {
-        return Part::Whole(Some(message));
+        return Outcome::Whole(Some(message));
     }
     let Some(begun) = begin(link, session, inbound) else {
-        return Part::Whole(None);
+        return Outcome::Whole(None);
     };
-    match begun.answer.await {
-        Answer::Whole { message, .. } => Part::Whole(Some(message)),
-        Answer::Failed(failure) => Part::Whole(failed(&begun.about, link, &failure)),
-        Answer::Stream(answer) => {
-            let calling = Calling::streaming(answer, begun.about, Arc::clone(link));
-            Part::Stream(SessionCall::new(calling, begun.under_way))
-        }
-    }
+    begun.outcome(link).await
 }
 
 /// The responses as a JSON array.
-fn array(parts: Vec<Part>) -> Bytes {
+fn array(parts: Vec<Outcome>) -> Bytes {
     let mut out = vec![b'['];
     for part in parts {
-        if let Part::Whole(Some(message)) = part {
+        if let Outcome::Whole(Some(message)) = part {
             if out.len() > 1 {
                 out.push(b',');
             }
@@ -93,16 +77,16 @@ fn array(parts: Vec<Part>) -> Bytes {
 }
 
 /// The responses as one stream, each as it comes.
-fn stream(gate: &Gate, session: &Session, parts: Vec<Part>) -> Response<Body> {
+fn stream(gate: &Gate, session: &Session, parts: Vec<Outcome>) -> Response<Body> {
     let priming = Priming::of_answer(session.revision);
     let stream = gate.events.open(session.key, priming, None);
     let response = stream_body::response(stream.read(), gate.settings.keep_alive);
     let mut calls = Vec::new();
     for part in parts {
         match part {
-            Part::Whole(Some(message)) => stream.append(message),
-            Part::Whole(None) => {}
-            Part::Stream(call) => calls.push(call),
+            Outcome::Whole(Some(message)) => stream.append(message),
+            Outcome::Whole(None) => {}
+            Outcome::Stream(call) => calls.push(*call),
         }
     }
     tokio::spawn(async move {

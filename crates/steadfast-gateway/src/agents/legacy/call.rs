@@ -11,7 +11,7 @@ use steadfast_core::{Era, RpcId};
 
 use super::{json_answer, origin};
 use crate::Gate;
-use crate::agents::calling::{About, Calling, Next, failed};
+use crate::agents::calling::{About, Calling, Listening, Next, failed};
 use crate::agents::events::Priming;
 use crate::agents::inbound::Inbound;
 use crate::agents::session::{Session, UnderWay};
@@ -22,6 +22,7 @@ use crate::problem::status_only;
 /// A call under way: its answer is still to be awaited.
 pub(super) struct Begun<F> {
     pub(super) about: About,
+    pub(super) listening: Listening,
     pub(super) under_way: UnderWay,
     pub(super) answer: F,
 }
@@ -34,7 +35,7 @@ fn prepare(
 ) -> Option<(About, UnderWay, Call, CallHandle)> {
     let about = About::of(&inbound, Era::Legacy)?;
     let id = RpcId::from_json(std::str::from_utf8(&about.id).ok()?)?;
-    let handle = CallHandle::new();
+    let handle = CallHandle::of(session.key);
     let under_way = session.begin(link.server(), id, handle.clone());
     let call = Call {
         message: inbound.message,
@@ -51,10 +52,11 @@ pub(super) fn begin(
     link: &Arc<Link>,
     session: &Arc<Session>,
     inbound: Inbound,
-) -> Option<Begun<impl Future<Output = Answer> + Send + use<>>> {
+) -> Option<Begun<impl Future<Output = Answer> + Send + Unpin + use<>>> {
     let (about, under_way, call, handle) = prepare(link, session, inbound)?;
     Some(Begun {
         about,
+        listening: Listening::to(handle.clone()),
         under_way,
         answer: link.call(call, handle),
     })
@@ -67,9 +69,38 @@ fn begin_streaming(
     inbound: Inbound,
 ) -> Option<SessionCall> {
     let (about, under_way, call, handle) = prepare(link, session, inbound)?;
+    let listening = Listening::to(handle.clone());
     let answer = Box::pin(link.call(call, handle));
-    let calling = Calling::pending(answer, about, Arc::clone(link));
+    let calling = Calling::pending(answer, listening, about, Arc::clone(link));
     Some(SessionCall::new(calling, under_way))
+}
+
+/// What a call has come to.
+pub(super) enum Outcome {
+    /// Its response, or none.
+    Whole(Option<Bytes>),
+    /// It streams.
+    Stream(Box<SessionCall>),
+}
+
+impl<F: Future<Output = Answer> + Send + Unpin + 'static> Begun<F> {
+    /// Waits for the answer, or for the first message of a stream.
+    pub(super) async fn outcome(mut self, link: &Arc<Link>) -> Outcome {
+        let calling = match self.listening.first(&mut self.answer).await {
+            Some(Answer::Whole { message, .. }) => return Outcome::Whole(Some(message)),
+            Some(Answer::Failed(failure)) => {
+                return Outcome::Whole(failed(&self.about, link, &failure));
+            }
+            Some(Answer::Stream(answer)) => {
+                Calling::streaming(answer, self.listening, self.about, Arc::clone(link))
+            }
+            None => {
+                let answer = Box::pin(self.answer);
+                Calling::pending(answer, self.listening, self.about, Arc::clone(link))
+            }
+        };
+        Outcome::Stream(Box::new(SessionCall::new(calling, self.under_way)))
+    }
 }
 
 /// Makes a call and answers as JSON, or as a stream where the server streams or progress was asked for.
@@ -88,16 +119,10 @@ pub(super) async fn call(
     let Some(begun) = begin(link, session, *inbound) else {
         return status_only(StatusCode::BAD_REQUEST);
     };
-    match begun.answer.await {
-        Answer::Whole { message, .. } => json_answer(StatusCode::OK, message),
-        Answer::Failed(failure) => failed(&begun.about, link, &failure).map_or_else(
-            || status_only(StatusCode::ACCEPTED),
-            |message| json_answer(StatusCode::OK, message),
-        ),
-        Answer::Stream(answer) => {
-            let calling = Calling::streaming(answer, begun.about, Arc::clone(link));
-            stream(gate, session, SessionCall::new(calling, begun.under_way))
-        }
+    match begun.outcome(link).await {
+        Outcome::Whole(Some(message)) => json_answer(StatusCode::OK, message),
+        Outcome::Whole(None) => status_only(StatusCode::ACCEPTED),
+        Outcome::Stream(call) => stream(gate, session, *call),
     }
 }
 
@@ -134,13 +159,15 @@ impl SessionCall {
     pub(crate) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
         loop {
             let step = match ready!(self.calling.poll_next(cx)) {
-                Next::Message(message) => Step::Message(self.under_way.translate(message)),
+                Next::Message(message) => match self.under_way.translate(message) {
+                    Some(message) => Step::Message(message),
+                    None => continue,
+                },
                 Next::Last(message) => Step::Last(message),
                 Next::End => Step::End,
                 Next::Question(request) => match self.under_way.ask(request) {
-                    Ok(message) => Step::Message(message),
-                    // Dropping it tells the server that nobody answers.
-                    Err(_) => continue,
+                    Some(message) => Step::Message(message),
+                    None => continue,
                 },
             };
             return Poll::Ready(step);

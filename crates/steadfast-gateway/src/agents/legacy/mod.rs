@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Response, StatusCode};
-use steadfast::{Link, Origin};
+use steadfast::{Link, Notice, Origin};
 use steadfast_core::stream::subscription::Filter;
 use steadfast_core::wire::envelope::{Invalid, Kind};
 use steadfast_core::{Era, Revision, RpcId, code};
@@ -226,18 +226,19 @@ async fn notification(link: &Arc<Link>, session: &Arc<Session>, inbound: &Inboun
 }
 
 fn cancelled(session: &Session, inbound: &Inbound) {
-    use steadfast_core::wire::json;
-    let id = inbound
-        .part(inbound.params.request_id.as_ref())
-        .and_then(|id| RpcId::from_json(std::str::from_utf8(id).ok()?));
-    // Its raw JSON: what the agent wrote is what the server reads.
-    let reason = inbound.params.whole.clone().and_then(|params| {
-        let range = json::at_path(&inbound.message, params, &["reason"])?;
-        String::from_utf8(inbound.message.get(range)?.to_vec()).ok()
-    });
+    let Some(range) = inbound.params.request_id.clone() else {
+        return;
+    };
+    let id = inbound.part(Some(&range));
+    let id = id.and_then(|id| RpcId::from_json(std::str::from_utf8(id).ok()?));
     // An unknown or finished request is no error (2025-11-25 cancellation, "Error Handling").
     if let Some(id) = id {
-        session.cancel(&id, reason.as_ref());
+        // Whatever else the agent wrote is what the server reads.
+        let notice = Notice {
+            message: inbound.message.clone(),
+            id: range,
+        };
+        session.cancel(&id, &notice);
     }
 }
 

@@ -10,11 +10,12 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use steadfast::{Answer, Call, CallHandle, Link, Origin};
+use steadfast_core::question::Refusal;
 use steadfast_core::wire::envelope::{self, Kind};
 use steadfast_core::wire::sse;
 use steadfast_core::{Era, Revision, code};
 
-use super::calling::{About, Calling, Next, failed};
+use super::calling::{About, Calling, Listening, Next, failed};
 use super::endpoint::Caller;
 use super::inbound::{self, Content, Inbound};
 use super::legacy::json_answer;
@@ -131,11 +132,13 @@ async fn call(
         return status_only(StatusCode::BAD_REQUEST);
     };
     let progress = inbound.wants_progress();
-    match ask(link, inbound, revision).await {
+    let handle = CallHandle::new();
+    let listening = Listening::to(handle.clone());
+    match ask(link, inbound, revision, handle).await {
         Answer::Whole { status, message } => {
             let status = whole_status(status, &message, translated);
             if progress && status == StatusCode::OK {
-                one_event(&message)
+                events(listening.notifications().chain([message]))
             } else {
                 json_answer(status, message)
             }
@@ -145,7 +148,7 @@ async fn call(
             |message| json_answer(StatusCode::OK, message),
         ),
         Answer::Stream(answer) => {
-            let calling = Calling::streaming(answer, about, Arc::clone(link));
+            let calling = Calling::streaming(answer, listening, about, Arc::clone(link));
             stream_body::response(Stream { calling }, gate.settings.keep_alive)
         }
     }
@@ -156,6 +159,7 @@ fn ask(
     link: &Arc<Link>,
     inbound: Box<Inbound>,
     revision: Revision,
+    handle: CallHandle,
 ) -> impl Future<Output = Answer> + Send + use<> {
     let inbound = *inbound;
     let call = Call {
@@ -164,7 +168,7 @@ fn ask(
         params: inbound.params,
         origin: Origin::Modern { revision },
     };
-    link.call(call, CallHandle::new())
+    link.call(call, handle)
 }
 
 /// The status of an answer. A modern server's own passes; a legacy one does not tell an unknown method
@@ -186,10 +190,13 @@ fn whole_status(status: u16, message: &[u8], translated: bool) -> StatusCode {
     }
 }
 
-/// A whole answer to an agent that asked for progress.
-fn one_event(message: &[u8]) -> Response<Body> {
-    let mut out = Vec::with_capacity(message.len() + 16);
-    sse::encode(&mut out, None, None, message);
+/// A whole answer to an agent that asked for progress, after what progress there was.
+fn events(messages: impl Iterator<Item = Bytes>) -> Response<Body> {
+    let mut out = Vec::new();
+    for message in messages {
+        out.reserve(message.len() + 16);
+        sse::encode(&mut out, None, None, &message);
+    }
     let mut response = json_answer(StatusCode::OK, out.into());
     let headers = response.headers_mut();
     let event_stream = HeaderValue::from_static("text/event-stream");
@@ -218,8 +225,11 @@ impl Source for Stream {
                 false
             }
             // "The server MUST NOT send independent JSON-RPC requests on this stream"
-            // (streamable-http, "Receiving Messages"). Dropping it tells the server.
-            Next::Question(_) => true,
+            // (streamable-http, "Receiving Messages").
+            Next::Question(question) => {
+                question.refuse(Refusal::Unable);
+                true
+            }
             Next::End => false,
         })
     }

@@ -1,0 +1,169 @@
+//! A call from outside: how it is ended, and what came for it elsewhere than on its own stream.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use steadfast_core::wire::splice::{self, Edit};
+use steadfast_store::IdHash;
+use tokio::sync::Notify;
+
+use crate::call::Message;
+
+/// What may wait for a caller that is slow to take it.
+const MOST_ASIDES: usize = 64;
+
+/// Give the same handle to [`crate::Link::call`] and keep a clone.
+#[derive(Clone, Debug, Default)]
+pub struct CallHandle {
+    pub(crate) inner: Arc<HandleInner>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct HandleInner {
+    pub(crate) cancelled: Notify,
+    /// Set once the call is cancelled, with the agent's own words where it used any.
+    notice: Mutex<Option<Option<Notice>>>,
+    conversation: Option<IdHash>,
+    asides: Mutex<Asides>,
+}
+
+/// An agent's `notifications/cancelled`, passed on with nothing but the id replaced.
+#[derive(Clone, Debug)]
+pub struct Notice {
+    /// The message.
+    pub message: Bytes,
+    /// Where its `params.requestId` is.
+    pub id: Range<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Asides {
+    is_open: bool,
+    queue: VecDeque<Message>,
+    waker: Option<Waker>,
+}
+
+impl CallHandle {
+    /// Of a call that stands alone.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Of a call in this conversation of its agent.
+    #[must_use]
+    pub fn of(conversation: IdHash) -> Self {
+        Self {
+            inner: Arc::new(HandleInner {
+                conversation: Some(conversation),
+                ..HandleInner::default()
+            }),
+        }
+    }
+
+    /// The conversation of the call; `None` where it stands alone.
+    #[must_use]
+    pub fn conversation(&self) -> Option<IdHash> {
+        self.inner.conversation
+    }
+
+    /// The agent cancels the call: the server is told in its own way, with the keeper's own id, and
+    /// the caller gets [`crate::Failure::Cancelled`].
+    pub fn cancel(&self, notice: Option<Notice>) {
+        *self.inner.notice.lock() = Some(notice);
+        self.inner.cancelled.notify_one();
+    }
+
+    /// Whether it was cancelled.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.inner.notice.lock().is_some()
+    }
+
+    /// Whether nothing is done for the call any more: only this handle of it is left.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        Arc::strong_count(&self.inner) == 1
+    }
+
+    /// The notification for a legacy server that knows the call by this id.
+    pub(crate) fn cancellation(&self, id: i64) -> Bytes {
+        let id = id.to_string();
+        let notice = self.inner.notice.lock().clone().flatten();
+        match notice {
+            Some(notice) => {
+                let mut edits = [Edit {
+                    range: notice.id,
+                    with: id.as_bytes(),
+                }];
+                splice::apply(&notice.message, &mut edits).into()
+            }
+            None => format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
+            )
+            .into(),
+        }
+    }
+
+    // What a server sends on its own stream and not on that of the call: many servers send progress
+    // there, and some their questions.
+
+    /// Takes such messages from now on. What comes before, or after [`Self::hang_up`], goes nowhere.
+    pub fn listen(&self) {
+        self.inner.asides.lock().is_open = true;
+    }
+
+    /// Takes no more of them. Questions that were not taken are answered as if the agent had gone.
+    pub fn hang_up(&self) {
+        let mut asides = self.inner.asides.lock();
+        asides.is_open = false;
+        let left = std::mem::take(&mut asides.queue);
+        drop(asides);
+        drop(left);
+    }
+
+    /// Brings the caller such a message. It comes back where the caller does not take it.
+    ///
+    /// # Errors
+    ///
+    /// The message, where nobody listens, or too many wait already.
+    pub fn aside(&self, message: Message) -> Result<(), Message> {
+        let mut asides = self.inner.asides.lock();
+        if !asides.is_open || asides.queue.len() >= MOST_ASIDES {
+            return Err(message);
+        }
+        asides.queue.push_back(message);
+        let waker = asides.waker.take();
+        drop(asides);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Ok(())
+    }
+
+    /// The next such message.
+    pub fn poll_aside(&self, cx: &Context<'_>) -> Poll<Message> {
+        let mut asides = self.inner.asides.lock();
+        match asides.queue.pop_front() {
+            Some(message) => Poll::Ready(message),
+            None => {
+                asides.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Whether there is one, without taking it.
+    pub fn poll_has_aside(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut asides = self.inner.asides.lock();
+        if asides.queue.is_empty() {
+            asides.waker = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+}
