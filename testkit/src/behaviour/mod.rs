@@ -68,6 +68,8 @@ pub struct Behaviour {
     pub tools: Vec<Tool>,
     /// Tools per page of `tools/list`.
     pub page_size: Option<usize>,
+    /// Members of the filter that `subscriptions/listen` honours; all where it is `None`.
+    pub honours: Option<Vec<String>>,
     /// `ttlMs` of modern lists.
     pub ttl_ms: i64,
     /// Close connections that idle for so long.
@@ -96,6 +98,7 @@ impl Behaviour {
             retry_ms: None,
             tools: Tool::defaults(),
             page_size: None,
+            honours: None,
             ttl_ms: 0,
             keep_alive: None,
         }
@@ -164,6 +167,13 @@ impl Behaviour {
         self.stream_answers = true;
         self.resumable = true;
         self.retry_ms = retry_ms;
+        self
+    }
+
+    /// With these members of a filter honoured by `subscriptions/listen`, and no others.
+    #[must_use]
+    pub fn honouring(mut self, members: &[&str]) -> Self {
+        self.honours = Some(members.iter().map(|it| (*it).to_owned()).collect());
         self
     }
 

@@ -119,7 +119,7 @@ async fn request(exchange: &mut Exchange<'_>, behaviour: &Behaviour, method: &st
             }
             call(exchange, behaviour, None).await
         }
-        "subscriptions/listen" => listen(exchange).await,
+        "subscriptions/listen" => listen(exchange, behaviour).await,
         _ => match methods::result(behaviour, &exchange.request) {
             Some(Ok(mut result)) => {
                 result["resultType"] = json!("complete");
@@ -135,13 +135,16 @@ async fn request(exchange: &mut Exchange<'_>, behaviour: &Behaviour, method: &st
     }
 }
 
-async fn listen(exchange: &mut Exchange<'_>) -> Flow {
+async fn listen(exchange: &mut Exchange<'_>, behaviour: &Behaviour) -> Flow {
     let id = exchange.request.rpc_id().cloned().unwrap_or_default();
-    let filter = exchange
+    let mut filter = exchange
         .request
         .pointer("/params/notifications")
         .cloned()
         .unwrap_or_else(|| json!({}));
+    if let (Some(honours), Some(asked)) = (&behaviour.honours, filter.as_object_mut()) {
+        asked.retain(|member, _| honours.contains(member));
+    }
     let outbox = Outbox::anonymous();
     let params = json!({ "_meta": { SUBSCRIPTION_ID: id }, "notifications": filter });
     let method = "notifications/subscriptions/acknowledged";

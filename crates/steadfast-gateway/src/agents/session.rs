@@ -15,6 +15,7 @@ use steadfast_core::{AgentName, Revision, RpcId, ServerName, Wall};
 use steadfast_store::{AgentSessionRecord, IdHash};
 
 use super::events::Stream;
+use super::legacy::resources::Subscriptions;
 
 /// How many questions may wait for one agent; more are answered as if nobody could.
 const MOST_QUESTIONS: usize = 64;
@@ -34,6 +35,8 @@ pub(crate) struct Session {
     input_wait: Duration,
     /// Whether the server was not known yet when the session was opened.
     pub(crate) unseen: AtomicBool,
+    /// What the agent wants to hear of.
+    pub(super) subscriptions: Subscriptions,
     live: Mutex<Live>,
 }
 
@@ -80,6 +83,7 @@ impl Session {
             noted_at: AtomicI64::new(record.used_at.0),
             input_wait,
             unseen: AtomicBool::new(false),
+            subscriptions: Subscriptions::of(record.subscriptions),
             live: Mutex::new(Live {
                 client,
                 calls: Vec::new(),
@@ -103,7 +107,7 @@ impl Session {
             client_info: client.info.clone(),
             capabilities: client.capabilities.clone(),
             log_level: client.log_level.clone(),
-            subscriptions: Vec::new(),
+            subscriptions: self.subscriptions.uris(),
             opened_at: self.opened_at,
             used_at: self.used_at(),
         }

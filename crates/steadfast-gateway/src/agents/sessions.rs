@@ -165,6 +165,11 @@ impl Sessions {
         let mut client = Client::clone(&session.client());
         client.log_level = Some(level);
         session.set_client(self.shared(client));
+        self.write_down(session).await
+    }
+
+    /// Puts a session that changed on record.
+    pub(crate) async fn write_down(&self, session: &Session) -> Result<(), steadfast_store::Error> {
         self.records.put_agent_session(&session.record()).await
     }
 

@@ -5,4 +5,5 @@ mod codes;
 mod eras;
 mod handshake_header;
 mod mirrored;
+mod subscriptions;
 mod versions;

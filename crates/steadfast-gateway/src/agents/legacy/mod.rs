@@ -4,6 +4,7 @@
 mod batch;
 pub(crate) mod call;
 mod initialize;
+pub(crate) mod resources;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -147,12 +148,15 @@ pub(crate) fn json_answer(status: StatusCode, message: Bytes) -> Response<Body> 
 /// Requests that are not the server's business.
 async fn answer_here(
     gate: &Gate,
-    link: &Link,
+    link: &Arc<Link>,
     session: &Session,
     inbound: &Inbound,
 ) -> Option<Bytes> {
     match &*inbound.method() {
         "ping" => Some(render::result(inbound.raw_id()?, b"{}")),
+        "resources/subscribe" | "resources/unsubscribe" => {
+            Box::pin(resources::answer(gate, link, session, inbound)).await
+        }
         "logging/setLevel" => Box::pin(set_level(gate, link, session, inbound)).await,
         _ => None,
     }
@@ -278,6 +282,7 @@ pub(crate) async fn get(gate: &Arc<Gate>, caller: &Caller, headers: &HeaderMap) 
             let priming = Priming::of_listening(session.revision);
             let stream = session.listening(|| gate.events.open(session.key, priming, None));
             gate.sessions.listens(&session);
+            resources::restore(&session, &link(gate, caller, &session));
             stream.read()
         }
     };
