@@ -167,6 +167,7 @@ async fn warn_of_leftovers(records: &SharedRecords) -> Result<(), Failure> {
 fn keeper_settings(file: &File) -> keeper::Settings {
     keeper::Settings {
         retry: file.retry.clone(),
+        catalog: file.catalog.clone(),
         network: file.network.clone(),
         max_message: keeper::MaxMessage(file.limits.max_message.0),
     }

@@ -12,10 +12,11 @@
 //! 4. [`quirks`]: one table of how servers really say "unknown session" or "not modern".
 //! 5. [`step`]: what a machine returns; then [`connection`], [`session`], [`stream`], [`grant`].
 //!    [`oauth`]: the rules of finding and choosing that a grant begins with.
-//! 6. [`wire`]: pure codecs. [`bridge`]: what a message of one era becomes in the other. [`question`]:
+//! 6. [`catalog`]: how long a list of tools may be used.
+//! 7. [`wire`]: pure codecs. [`bridge`]: what a message of one era becomes in the other. [`question`]:
 //!    who may be asked what by a server.
-//! 7. [`gate`] and [`sleep`]: what concerns a whole fleet of connections.
-//! 8. [`merged`]: what the servers of an agent are together.
+//! 8. [`gate`] and [`sleep`]: what concerns a whole fleet of connections.
+//! 9. [`merged`]: what the servers of an agent are together.
 //!
 //! # How to drive a machine
 //!
@@ -33,6 +34,7 @@
 
 pub mod backoff;
 pub mod bridge;
+pub mod catalog;
 pub mod code;
 pub mod connection;
 pub mod deadline;

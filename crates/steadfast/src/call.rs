@@ -10,7 +10,7 @@ use steadfast_core::bridge;
 use steadfast_core::effect::Executed;
 use steadfast_core::now::Wall;
 use steadfast_core::wire::envelope::{Envelope, Params};
-use steadfast_core::{Fault, Revision};
+use steadfast_core::{Fault, Revision, ServerName};
 use tokio::sync::mpsc;
 
 use crate::handle::CallHandle;
@@ -130,11 +130,22 @@ pub enum Message {
 pub enum Failure {
     /// The server is not available; nothing was sent.
     Unavailable(Box<Report>),
+    /// There is no such tool for this agent; nothing was sent.
+    NoSuchTool(Box<NoSuchTool>),
     /// It was sent, and its result was not observed; or it was refused for a proven reason
     /// (`executed: no`).
     NotObserved(Box<NotObserved>),
     /// The agent cancelled it.
     Cancelled,
+}
+
+/// A tool that cannot be called: the operator denies it, or the server does not list it any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoSuchTool {
+    /// Its name.
+    pub tool: String,
+    /// The server that once listed it; `None` where the operator denies it, which is nobody else's business.
+    pub gone_from: Option<ServerName>,
 }
 
 /// What is known of a request whose result was not observed.

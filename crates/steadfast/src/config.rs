@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use steadfast_core::catalog::{self, Access};
 use steadfast_core::now::Millis;
 use steadfast_core::{Effect, connection, gate, session, sleep, stream};
 use url::Url;
@@ -18,6 +19,8 @@ pub use span::Span;
 pub struct Settings {
     /// `[retry]`.
     pub retry: Retry,
+    /// `[catalog]`.
+    pub catalog: Catalog,
     /// `[network]`.
     pub network: Network,
     /// `limits.max_message`, in bytes.
@@ -145,6 +148,32 @@ impl Retry {
             resume_attempts: self.resume_attempts,
             open_timeout: self.stream_open_timeout.0,
             recheck: self.stream_recheck.0,
+        }
+    }
+}
+
+/// `[catalog]`: the lists of servers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Catalog {
+    /// How long a list that lost over half of its entries unannounced is not believed.
+    pub shrink_hold: Span,
+}
+
+impl Default for Catalog {
+    fn default() -> Self {
+        Self {
+            shrink_hold: Span::mins(1),
+        }
+    }
+}
+
+impl Catalog {
+    /// For the machine of a list.
+    #[must_use]
+    pub fn policy(&self) -> catalog::Policy {
+        catalog::Policy {
+            shrink_hold: self.shrink_hold.0,
         }
     }
 }
@@ -308,6 +337,12 @@ impl Server {
             oauth: None,
             tools: BTreeMap::new(),
         }
+    }
+
+    /// Which tools agents may see and call.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        Access::new(&self.tools_allow, &self.tools_deny)
     }
 
     /// What a call of `tool` may do. A write unless the operator says otherwise (architecture, writes 13).

@@ -13,6 +13,7 @@ use steadfast_store::{Error, SharedRecords, Transition};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::catalog::Catalog;
 use crate::clock;
 use crate::config;
 use crate::drive::{self, Input};
@@ -356,6 +357,7 @@ impl Keeper {
             Arc::clone(&self.inner.listener),
             self.inner.changes.clone(),
             Arc::clone(&self.inner.ids),
+            Catalog::new(self.inner.settings.catalog.policy(), server.access()),
         ));
         if let Some(record) = &record {
             let remembered: Option<Remembered> = serde_json::from_value(record.state.clone()).ok();
@@ -392,6 +394,9 @@ impl Keeper {
         for link in self.links() {
             if link.server() != name {
                 continue;
+            }
+            if link.catalog.set_access(after.access()) {
+                link.access_changed();
             }
             let configured = self.upstream(after);
             if on_the_wire {

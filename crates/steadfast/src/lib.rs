@@ -7,8 +7,9 @@
 //! 2. [`keeper`]: all links, kept in step with the configuration.
 //! 3. [`link`]: one agent's connection to one server, as callers see it.
 //! 4. [`call`]: one request on its way, and everything that can become of it.
-//! 5. `drive`: the task that moves the machines of one connection.
-//! 6. `perform`: sockets. Dialling, the pool, one HTTP exchange, reading event streams.
+//! 5. `catalog`: the lists of a server.
+//! 6. `drive`: the task that moves the machines of one connection.
+//! 7. `perform`: sockets. Dialling, the pool, one HTTP exchange, reading event streams.
 //!
 //! # Example
 //!
@@ -46,7 +47,8 @@ mod send;
 mod sleep;
 pub mod subscriber;
 
-pub use call::{Answer, AnswerStream, Call, Failure, Message, NotObserved, Origin};
+pub use call::{Answer, AnswerStream, Call, Failure, Message, NoSuchTool, NotObserved, Origin};
+pub use catalog::{Entry, Listing};
 pub use handle::{CallHandle, Notice};
 pub use keeper::{Change, Keeper, Listener};
 pub use link::{Hello, Link};

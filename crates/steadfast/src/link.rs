@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
+use steadfast_core::catalog::List;
 use steadfast_core::now::{Mono, Wall};
 use steadfast_core::question::Refusal;
 use steadfast_core::wire::envelope::{self, Kind as MessageKind};
@@ -84,7 +85,7 @@ pub struct Link {
     pub(crate) phase: watch::Sender<Phase>,
     pub(crate) view: Mutex<View>,
     pub(crate) hello: RwLock<Option<Arc<Hello>>>,
-    pub(crate) catalog: RwLock<Arc<Catalog>>,
+    pub(crate) catalog: Catalog,
     pub(crate) remembered: Mutex<Remembered>,
     pub(crate) wishes: Wishes,
     /// The configured server; `None` where its configuration cannot work.
@@ -108,6 +109,7 @@ impl Link {
         listener: Arc<RwLock<Option<Arc<dyn Listener>>>>,
         changes: broadcast::Sender<Change>,
         ids: Arc<AtomicI64>,
+        catalog: Catalog,
     ) -> Self {
         Self {
             agent,
@@ -122,7 +124,7 @@ impl Link {
                 session_since: None,
             }),
             hello: RwLock::default(),
-            catalog: RwLock::default(),
+            catalog,
             remembered: Mutex::default(),
             wishes: Wishes::default(),
             upstream: RwLock::default(),
@@ -175,7 +177,7 @@ impl Link {
             session_age_s: view
                 .session_since
                 .map(|since| now.mono.since(since).0 / 1_000),
-            tools: self.catalog.read().count(),
+            tools: self.listed(List::Tools).map(|tools| tools.entries.len()),
             last_answer_at: (last > 0).then(|| report::rfc3339(Wall(last))),
             stream: view.stream_note,
             grant: GrantReport {
@@ -190,15 +192,15 @@ impl Link {
         self.hello.read().clone()
     }
 
-    /// The last complete list of tools: the raw JSON array of the server's own definitions;
-    /// `None` before it was ever seen. Kept while the server is down.
-    pub fn tools(&self) -> Option<Bytes> {
-        self.catalog.read().tools.clone()
+    /// Whether the last complete list of tools has this one, and agents may see it.
+    pub fn knows_tool(&self, name: &str) -> bool {
+        self.listed(List::Tools)
+            .is_some_and(|tools| tools.entry(name).is_some())
     }
 
-    /// Whether the last complete list of tools has this one.
-    pub fn knows_tool(&self, name: &str) -> bool {
-        self.catalog.read().knows(name)
+    /// Whether the operator lets agents see and call this tool (`tools_allow`, `tools_deny`).
+    pub fn allows_tool(&self, name: &str) -> bool {
+        self.catalog.allows(name)
     }
 
     /// Waits until it is connected, at most this long.
@@ -316,6 +318,27 @@ impl Link {
         self.no_ping.load(Ordering::Relaxed)
     }
 
+    /// The operator changed which tools agents may see: for them the list changed.
+    pub(crate) fn access_changed(self: &Arc<Self>) {
+        self.announce();
+        let is_announced = |hello: Arc<Hello>| List::Tools.offer(&hello.result).announced;
+        // An agent that was promised no announcements gets none.
+        if !self.hello().is_none_or(is_announced) {
+            return;
+        }
+        let method = List::Tools.changed();
+        let message = format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#);
+        if let Some(listener) = self.listener.read().clone() {
+            listener.notification(self, Bytes::from(message));
+        }
+    }
+
+    /// Tells everyone who watches what there is to see now.
+    pub(crate) fn announce(&self) {
+        let report = Arc::new(self.report());
+        let _ = self.changes.send(Change::Connection(report));
+    }
+
     /// Tells the driver.
     pub(crate) fn tell(&self, input: Input) {
         let _ = self.inbox.send(input);
@@ -359,9 +382,8 @@ impl Link {
                 self.progress(route, &message, &read);
             }
             MessageKind::Notification => {
-                if method == "notifications/tools/list_changed" {
-                    self.tell(Input::ListChanged);
-                }
+                // Before anybody is told: who asks then must get the new list.
+                self.note_change(&method);
                 if let Some(listener) = self.listener.read().clone() {
                     listener.notification(self, message);
                 }

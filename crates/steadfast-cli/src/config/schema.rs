@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use serde::{Deserialize, Deserializer};
-use steadfast::config::{Agent, MaxMessage, Network, Retry, Server, Span};
+use steadfast::config::{Agent, Catalog, MaxMessage, Network, Retry, Server, Span};
 use url::Url;
 
 /// A whole file.
@@ -165,21 +165,6 @@ impl Default for Renewal {
             fresh_token_refusals: 2,
             fresh_token_window: Span::secs(60),
             lease: Span::secs(30),
-        }
-    }
-}
-
-/// `[catalog]`.
-#[derive(Clone, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Catalog {
-    pub(crate) shrink_hold: Span,
-}
-
-impl Default for Catalog {
-    fn default() -> Self {
-        Self {
-            shrink_hold: Span::mins(1),
         }
     }
 }

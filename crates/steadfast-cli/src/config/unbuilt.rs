@@ -1,7 +1,7 @@
 //! The one list of what can be configured and is not built yet. It is accepted and checked, so that a file
 //! can be written now, and named in one warning, so that nobody counts on it.
 
-use super::schema::{Catalog, File, Notify, Renewal, Repeat, SignIn};
+use super::schema::{File, Notify, Renewal, Repeat, SignIn};
 
 /// The keys of `file` that would change something if they were built.
 pub(crate) fn unbuilt(file: &File) -> Vec<String> {
@@ -12,7 +12,6 @@ pub(crate) fn unbuilt(file: &File) -> Vec<String> {
         }
     };
     note(file.renewal != Renewal::default(), "renewal".into());
-    note(file.catalog != Catalog::default(), "catalog".into());
     note(file.sign_in != SignIn::default(), "sign_in".into());
     note(file.repeat != Repeat::default(), "repeat".into());
     note(file.notify != Notify::default(), "notify".into());

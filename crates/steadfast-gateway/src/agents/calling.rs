@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use steadfast::{Answer, AnswerStream, CallHandle, Failure, Link, Message, ServerRequest};
 use steadfast_core::Era;
+use steadfast_core::catalog::List;
 use steadfast_core::wire::json;
 
 use super::inbound::Inbound;
@@ -67,15 +68,27 @@ impl About {
 pub(crate) fn failed(about: &About, link: &Link, failure: &Failure) -> Option<Bytes> {
     match failure {
         Failure::Cancelled => None,
+        Failure::NoSuchTool(what) => Some(render::no_such_tool(about, what)),
         Failure::NotObserved(what) => Some(render::not_observed(about, what)),
         Failure::Unavailable(report) => {
-            let known = render::Known {
-                tools: link.tools(),
-                has_tool: about.tool_name().is_some_and(|name| link.knows_tool(&name)),
-                discovered: hello::discover(link),
-            };
+            let known = known(about, link);
             Some(render::unavailable(about, report, &known))
         }
+    }
+}
+
+fn known(about: &About, link: &Link) -> render::Known {
+    let listed = link.listed(List::Tools);
+    let named = about.tool_name();
+    render::Known {
+        lacks_tool: listed
+            .as_ref()
+            .zip(named)
+            .is_some_and(|(tools, name)| tools.entry(&name).is_none()),
+        tools: listed
+            .filter(|_| about.method() == List::Tools.method().as_bytes())
+            .map(|tools| tools.to_json()),
+        discovered: hello::discover(link),
     }
 }
 

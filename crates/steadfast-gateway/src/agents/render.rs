@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use steadfast::{NotObserved, Report};
+use steadfast::{NoSuchTool, NotObserved, Report};
 use steadfast_core::effect::Executed;
 use steadfast_core::{Era, code};
 
@@ -29,10 +29,10 @@ pub(crate) fn result(id: &[u8], result: &[u8]) -> Bytes {
 /// What is known of a server while it is down.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
-    /// Its last complete list of tools.
+    /// Its last complete list of tools, where that is what was asked for.
     pub(crate) tools: Option<Bytes>,
-    /// Whether the tool in question is one of them.
-    pub(crate) has_tool: bool,
+    /// Whether the tool in question is in none of its lists.
+    pub(crate) lacks_tool: bool,
     /// How it introduces itself to modern agents.
     pub(crate) discovered: Option<Bytes>,
 }
@@ -53,6 +53,18 @@ pub(crate) fn not_observed(about: &About, what: &NotObserved) -> Bytes {
         members.insert("hint".to_owned(), code.hint.into());
     }
     rpc_error(Some(&about.id), INTERNAL_ERROR, &text, Some(&operation))
+}
+
+/// The response to a call of a tool that this agent does not have (2025-11-25 server/tools, "Error Handling":
+/// an unknown tool is a protocol error).
+pub(crate) fn no_such_tool(about: &About, what: &NoSuchTool) -> Bytes {
+    let mut message = format!("Unknown tool: {}", what.tool);
+    if let Some(server) = &what.gone_from {
+        message.push_str(&format!(
+            ". The server `{server}` offered it before and does no more. The call was not sent"
+        ));
+    }
+    rpc_error(Some(&about.id), INVALID_PARAMS, &message, None)
 }
 
 /// What is known of the operation. It has no id, for nothing keeps it on record.
@@ -112,7 +124,7 @@ pub(crate) fn unavailable(about: &About, report: &Report, known: &Known) -> Byte
 }
 
 fn unavailable_tool(about: &About, report: &Report, known: &Known) -> Bytes {
-    if !known.has_tool && known.tools.is_some() {
+    if known.lacks_tool {
         let message = format!("Unknown tool: {}", about.tool_name().unwrap_or_default());
         return rpc_error(Some(&about.id), INVALID_PARAMS, &message, None);
     }

@@ -61,7 +61,7 @@ fn known() -> Known {
         tools: Some(Bytes::from_static(
             br#"[{"name":"create_booking","n":1.0}]"#,
         )),
-        has_tool: true,
+        lacks_tool: false,
         discovered: Some(Bytes::from_static(br#"{"supportedVersions":[]}"#)),
     }
 }
@@ -133,7 +133,7 @@ fn a_known_tool_of_a_server_that_is_down_says_why_and_what_happens_next() {
 fn an_unknown_tool_stays_unknown_and_an_unseen_list_says_nothing() {
     let call = about("tools/call", r#"{"name":"nothing"}"#, Era::Legacy);
     let without = Known {
-        has_tool: false,
+        lacks_tool: true,
         ..known()
     };
     let message = parsed(&unavailable(&call, &report(), &without));

@@ -147,6 +147,10 @@ impl Driver {
         if self.routes.len() > 2 {
             self.routes.remove(0);
         }
+        let catalog = &self.link.catalog;
+        catalog.reopened(route.generation, &opened.hello.result);
+        // The old transport has one stream for everything.
+        catalog.set_hears(route.endpoint.is_some());
         let (listening, asked_for) = oneshot::channel();
         self.pending = Some(Pending {
             attempt,
@@ -369,26 +373,6 @@ impl Driver {
                 Err(fault) => link.lost(generation, fault),
             }
         });
-    }
-
-    /// Fetches the list again, debounced: many announcements in a row make one question (CA-01).
-    pub(super) fn refetch(&mut self) {
-        let Some(route) = self.routes.last().cloned() else {
-            return;
-        };
-        if self
-            .fetching
-            .as_ref()
-            .is_some_and(|task| !task.is_finished())
-        {
-            return;
-        }
-        let link = Arc::clone(&self.link);
-        self.fetching = Some(tokio::spawn(async move {
-            tokio::time::sleep(settle::DEBOUNCE).await;
-            settle::refresh(&link, &route).await;
-            link.tell(Input::ListFetched);
-        }));
     }
 }
 

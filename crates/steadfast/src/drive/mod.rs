@@ -27,7 +27,7 @@ use tokio::task::JoinHandle;
 
 use self::open::Opened;
 use crate::clock;
-use crate::keeper::{Change, Shared};
+use crate::keeper::Shared;
 use crate::link::{Link, Phase};
 use crate::route::{Route, Upstream};
 
@@ -56,10 +56,6 @@ pub(crate) enum Input {
     },
     /// The session was asked to remember something; told once that is on record.
     Remembered(oneshot::Sender<()>),
-    /// The server said that its list of tools changed.
-    ListChanged,
-    /// The list of tools was fetched again.
-    ListFetched,
     /// The configuration: `Ok(None)` where the connection is switched off.
     Configure(Result<Option<Arc<Upstream>>, Fault>),
     /// The machine slept.
@@ -100,7 +96,6 @@ pub(crate) struct Driver {
     record: Option<SessionRecord>,
     /// When the server changed its era, within the last hour.
     era_switches: Vec<Mono>,
-    fetching: Option<JoinHandle<()>>,
     /// Who waits until a reload has settled.
     reloads: Vec<oneshot::Sender<()>>,
     stopped: bool,
@@ -129,7 +124,6 @@ pub(crate) fn start(
         routes: Vec::new(),
         record,
         era_switches: Vec::new(),
-        fetching: None,
         reloads: Vec::new(),
         stopped: false,
     };
@@ -194,8 +188,6 @@ impl Driver {
                 self.keep_remembered().await;
                 let _ = kept.send(());
             }
-            Input::ListChanged => self.refetch(),
-            Input::ListFetched => self.announce(),
             Input::Configure(configured) => self.configure(configured).await,
             Input::Woke(slept) => self.woke(slept).await,
             Input::Reload(settled) => {
@@ -213,7 +205,10 @@ impl Driver {
     async fn configure(&mut self, configured: Result<Option<Arc<Upstream>>, Fault>) {
         match configured {
             Ok(Some(upstream)) => {
-                *self.link.upstream.write() = Some(upstream);
+                let before = self.link.upstream.write().replace(Arc::clone(&upstream));
+                if before.is_some_and(|before| before.address() != upstream.address()) {
+                    self.link.catalog.forget();
+                }
                 self.feed(connection::Event::Enable).await;
             }
             Ok(None) => self.feed(connection::Event::Disable).await,
@@ -294,6 +289,8 @@ impl Driver {
         );
         self.note(step.outcome);
         self.listen = step.state;
+        let is_open = matches!(self.listen, get::State::Open { .. });
+        self.link.catalog.set_hears(is_open);
         for action in step.actions {
             match action {
                 get::Action::Open { attempt, cursor } => {
@@ -412,18 +409,13 @@ impl Driver {
             changed
         };
         if changed {
-            self.announce();
+            self.link.announce();
         }
         if !matches!(self.connection, connection::State::Connecting { .. }) {
             for settled in self.reloads.drain(..) {
                 let _ = settled.send(());
             }
         }
-    }
-
-    fn announce(&self) {
-        let report = Arc::new(self.link.report());
-        let _ = self.link.changes.send(Change::Connection(report));
     }
 
     /// What there is to say about the server's own stream, where it is not simply open.
@@ -464,13 +456,9 @@ impl Driver {
 
     fn abort(&mut self) {
         self.subscription.abort();
-        for task in [
-            self.opening.take(),
-            self.stream.take(),
-            self.fetching.take(),
-        ]
-        .into_iter()
-        .flatten()
+        for task in [self.opening.take(), self.stream.take()]
+            .into_iter()
+            .flatten()
         {
             task.abort();
         }

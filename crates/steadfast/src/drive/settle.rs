@@ -1,21 +1,19 @@
 //! After an opening and before the first request of an agent: what the session was asked to remember
-//! is restored, and the lists are fetched again.
+//! is restored, and the tools are fetched again. The other lists are fetched when somebody uses them: a server
+//! that nobody asks for them sees no request more.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_core::wire::splice;
-use steadfast_core::{Era, Fault, Kind, Verdict};
+use steadfast_core::{Era, Fault, Kind};
 use tokio::sync::oneshot;
 
-use crate::catalog;
 use crate::link::Link;
 use crate::perform::ask::ask;
 use crate::route::Route;
 
-/// How long announcements of changed lists are collected.
-pub(super) const DEBOUNCE: Duration = Duration::from_millis(100);
 /// How long the GET stream may delay the first request.
 const LISTEN_FIRST: Duration = Duration::from_secs(1);
 
@@ -34,9 +32,8 @@ pub(super) async fn settle(
     if route.era() == Era::Legacy && !resumed {
         restore(link, route).await;
     }
-    match catalog::fetch(link, route).await {
-        Ok(Some(catalog)) => *link.catalog.write() = Arc::new(catalog),
-        Ok(None) => {}
+    match link.ask_for_tools(route).await {
+        Ok(()) => {}
         Err(fault) => match fault.kind {
             // The connection works; a list that cannot be read leaves the last complete one in place.
             Kind::ProtocolMismatch | Kind::NotAnMcpAnswer => {
@@ -66,20 +63,6 @@ pub(super) async fn settle(
         },
     }
     Ok(())
-}
-
-/// Fetches the list of tools again; a failure leaves the last complete one in place.
-pub(super) async fn refresh(link: &Arc<Link>, route: &Arc<Route>) {
-    match catalog::fetch(link, route).await {
-        Ok(Some(catalog)) => *link.catalog.write() = Arc::new(catalog),
-        Ok(None) => {}
-        Err(fault) => {
-            debug_assert_ne!(fault.verdict(), Verdict::OurBug);
-            tracing::debug!(server = %link.server, fault = %fault.message, "list not fetched");
-            // What refused the list may have refused the session (SE-01).
-            link.doubt(route.generation);
-        }
-    }
 }
 
 /// Log level and subscriptions of the session before, best effort.

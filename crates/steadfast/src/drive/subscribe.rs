@@ -161,7 +161,7 @@ impl Driver {
         if self.fetches_lists_next() {
             return;
         }
-        self.refetch();
+        self.link.note_gap();
         if let Some(listener) = self.link.listener.read().clone() {
             listener.reopened(&self.link);
         }

@@ -31,6 +31,18 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
+    /// An answer that came on the stream of the old transport.
+    pub(crate) fn on_stream(message: Bytes) -> Self {
+        Self {
+            status: 200,
+            session: None,
+            media: Media::Json,
+            challenge: None,
+            retry_after: None,
+            body: message,
+        }
+    }
+
     /// As the rule tables look at it.
     pub(crate) fn answer(&self, session_attached: bool, era: Era) -> quirks::Answer<'_> {
         quirks::Answer {

@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use steadfast_core::catalog::List;
 use steadfast_core::wire::splice::{self, Edit};
 use steadfast_core::wire::{envelope, header, json};
 use steadfast_core::{Era, bridge};
@@ -97,8 +98,8 @@ fn mirror(
         insert(headers, MCP_NAME, &header::encode_value(&name));
     }
     if let (Some(tool), Some(arguments)) = (&policy.tool, &params.arguments) {
-        let catalog = link.catalog.read().clone();
-        for mirrored in catalog.params_of(tool) {
+        let tools = link.listed(List::Tools);
+        for mirrored in tools.iter().flat_map(|tools| tools.mirrored(tool)) {
             if let Some(value) = header::param_value(&body[arguments.clone()], mirrored)
                 && let Ok(name) = HeaderName::try_from(mirrored.header.as_str())
             {

@@ -19,9 +19,9 @@ use parking_lot::Mutex;
 use steadfast_core::effect::Executed;
 use steadfast_core::now::Millis;
 use steadfast_core::wire::{envelope, json};
-use steadfast_core::{Effect, Era, Fault, Generation};
+use steadfast_core::{Effect, Era, Fault, Generation, ServerName};
 
-use crate::call::{Answer, Call, Failure, NotObserved, Origin};
+use crate::call::{Answer, Call, Failure, NoSuchTool, NotObserved, Origin};
 use crate::config::OnDisconnect;
 use crate::handle::CallHandle;
 use crate::link::Link;
@@ -224,6 +224,9 @@ fn run(link: Arc<Link>, job: Arc<Job>, reissued: u32) -> Work {
 
 async fn attempts(link: Arc<Link>, job: Arc<Job>, mut reissued: u32) -> Answer {
     let policy = &job.policy;
+    if let Some(refused) = denied(&link, policy) {
+        return refused;
+    }
     let mut budget = Budget {
         session: 1,
         unsent: 2,
@@ -243,6 +246,12 @@ async fn attempts(link: Arc<Link>, job: Arc<Job>, mut reissued: u32) -> Answer {
                 Err(failure) => return Answer::Failed(failure),
             },
         };
+        if let Some(tool) = &policy.tool
+            && link.may_have_lost_tool(tool)
+            && Box::pin(link.has_lost_tool(tool)).await
+        {
+            return no_such_tool(tool, Some(&link.server));
+        }
         let to = moved.take();
         match once::once(&link, &route, &job, reissued, to).await {
             Tried::Done(answer) => {
@@ -279,6 +288,27 @@ async fn attempts(link: Arc<Link>, job: Arc<Job>, mut reissued: u32) -> Answer {
             }
         }
     }
+}
+
+/// The answer to a call of a tool that the operator denies.
+fn denied(link: &Link, policy: &Policy) -> Option<Answer> {
+    if policy.method != "tools/call" {
+        return None;
+    }
+    let allowed = match &policy.tool {
+        Some(tool) => link.allows_tool(tool),
+        // Nobody could say that a name which cannot be read may pass.
+        None => link.catalog.access().is_open(),
+    };
+    let tool = policy.tool.as_deref().unwrap_or_default();
+    (!allowed).then(|| no_such_tool(tool, None))
+}
+
+fn no_such_tool(tool: &str, gone_from: Option<&ServerName>) -> Answer {
+    Answer::Failed(Failure::NoSuchTool(Box::new(NoSuchTool {
+        tool: tool.to_owned(),
+        gone_from: gone_from.cloned(),
+    })))
 }
 
 /// Waits for an opening that is under way, and no longer than it may take to connect.

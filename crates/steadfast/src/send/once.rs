@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{LOCATION, WWW_AUTHENTICATE};
 use http::uri::PathAndQuery;
+use steadfast_core::catalog::{List, without};
 use steadfast_core::identity::RpcId;
 use steadfast_core::quirks::{self, Media};
 use steadfast_core::wire::envelope::{self, Kind as MessageKind};
@@ -14,7 +15,6 @@ use steadfast_core::{Era, Fault, Kind, connection, session};
 use super::compose::{self, Composed};
 use super::{Job, Sent, Tried, Why, not_observed, stream};
 use crate::call::{Answer, Failure};
-use crate::catalog;
 use crate::clock;
 use crate::drive::Input;
 use crate::link::Link;
@@ -282,13 +282,14 @@ impl Attempt<'_> {
         let Some(tool) = &self.job.policy.tool else {
             return false;
         };
-        let before = self.link.catalog.read().clone();
-        let Ok(Some(after)) = catalog::fetch(self.link, self.route).await else {
-            return false;
-        };
-        let changed = before.params_of(tool) != after.params_of(tool);
-        *self.link.catalog.write() = Arc::new(after);
-        changed
+        let before = self.link.listed(List::Tools);
+        self.link.ask_again_for_tools().await;
+        let after = self.link.listed(List::Tools);
+        match (before, after) {
+            (Some(before), Some(after)) => before.mirrored(tool) != after.mirrored(tool),
+            (None, Some(after)) => !after.mirrored(tool).is_empty(),
+            (Some(_) | None, None) => false,
+        }
     }
 
     /// 307 and 308 within the origin are followed; anything else is not, for a call (HT-01).
@@ -336,13 +337,28 @@ impl Attempt<'_> {
             self.reissued,
         );
         match shaped {
-            Some(message) => Answer::Whole { status, message },
+            Some(message) => Answer::Whole {
+                status,
+                message: self.allowed_only(message),
+            },
             None => {
                 let evidence = "the server asks for input, which this agent cannot give yet";
                 let lost = not_observed(self.link, &self.job.policy, self.sent, evidence, None);
                 Answer::Failed(Failure::NotObserved(lost))
             }
         }
+    }
+
+    /// A page of tools, without those that the operator denies.
+    fn allowed_only(&self, message: Bytes) -> Bytes {
+        if self.job.policy.method != List::Tools.method() {
+            return message;
+        }
+        let access = self.link.catalog.access();
+        if access.is_open() {
+            return message;
+        }
+        without(&message, List::Tools, |tool| access.allows(tool)).map_or(message, Bytes::from)
     }
 
     pub(super) fn is_our_answer(&self, read: &envelope::Envelope, body: &[u8]) -> bool {

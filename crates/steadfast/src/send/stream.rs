@@ -189,9 +189,7 @@ impl Reader {
                 Some(Taken::More)
             }
             MessageKind::Notification => {
-                if read.method(&message) == "notifications/tools/list_changed" {
-                    self.link.tell(crate::drive::Input::ListChanged);
-                }
+                self.link.note_change(&read.method(&message));
                 out.push_back(Message::Notification(message));
                 Some(Taken::More)
             }

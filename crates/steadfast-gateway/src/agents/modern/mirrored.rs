@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use steadfast::Link;
+use steadfast::{Link, Listing};
+use steadfast_core::catalog::List;
 use steadfast_core::code::{self, Code};
 use steadfast_core::wire::header::{self, ParamHeader};
 use steadfast_core::wire::{envelope, json as raw};
@@ -171,7 +171,7 @@ fn differs(name: &HeaderName, seen: &[u8], body: &str) -> Box<Refused> {
 type Tools = HashMap<String, Vec<(HeaderName, ParamHeader)>>;
 
 /// What was read of a list of tools, and the list, to see whether it is still the same.
-type Read = (Bytes, Arc<Tools>);
+type Read = (Arc<Listing>, Arc<Tools>);
 
 /// Which parameters the tools of a connection mirror, read once per list of tools.
 #[derive(Debug, Default)]
@@ -190,7 +190,7 @@ impl Mirrored {
         if inbound.method() != "tools/call" {
             return Ok(());
         }
-        let Some(list) = link.tools() else {
+        let Some(list) = link.listed(List::Tools) else {
             return Ok(());
         };
         let tools = self.tools(link, list);
@@ -208,28 +208,29 @@ impl Mirrored {
         known.retain(|(agent, server), _| still_there(agent, server));
     }
 
-    fn tools(&self, link: &Link, list: Bytes) -> Arc<Tools> {
+    fn tools(&self, link: &Link, list: Arc<Listing>) -> Arc<Tools> {
         let connection = (link.agent().clone(), link.server().clone());
         let mut known = self.known.lock();
         if let Some((read, tools)) = known.get(&connection)
-            && read.as_ptr() == list.as_ptr()
-            && read.len() == list.len()
+            && Arc::ptr_eq(read, &list)
         {
             return Arc::clone(tools);
         }
-        let tools = Arc::new(read_tools(&list));
+        let entries = list.entries.iter();
+        let tools = read_tools(entries.map(|entry| (&*entry.key, &entry.definition[..])));
+        let tools = Arc::new(tools);
         known.insert(connection, (list, Arc::clone(&tools)));
         tools
     }
 }
 
-fn read_tools(list: &[u8]) -> Tools {
+fn read_tools<'t>(list: impl IntoIterator<Item = (&'t str, &'t [u8])>) -> Tools {
     let mut tools = Tools::new();
-    let read = raw::elements(list, 0..list.len(), |tool| {
-        let name = raw::at_path(list, tool.clone(), &["name"]).and_then(|at| raw::text(list, at));
-        let schema = raw::at_path(list, tool, &["inputSchema"]).and_then(|at| list.get(at));
-        let (Some(name), Some(schema)) = (name, schema) else {
-            return;
+    for (name, tool) in list {
+        let schema =
+            raw::at_path(tool, 0..tool.len(), &["inputSchema"]).and_then(|at| tool.get(at));
+        let Some(schema) = schema else {
+            continue;
         };
         // A tool with broken annotations is left out of the list by whoever reads it, and is not called.
         let mirrored: Vec<_> = header::param_headers(schema)
@@ -238,13 +239,10 @@ fn read_tools(list: &[u8]) -> Tools {
             .filter_map(|param| Some((param.header.parse().ok()?, param)))
             .collect();
         if !mirrored.is_empty() {
-            tools.insert(name.into_owned(), mirrored);
+            tools.insert(name.to_owned(), mirrored);
         }
-    });
-    match read {
-        Ok(()) => tools,
-        Err(_) => Tools::new(),
     }
+    tools
 }
 
 fn check_mirrored(

@@ -1,5 +1,7 @@
 //! Which requests are refused for their headers.
 
+use bytes::Bytes;
+
 use super::*;
 
 const BODY: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"größe","arguments":{"region":"eu","n":42},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
@@ -94,12 +96,15 @@ fn a_task_id_is_compared_where_it_is_mirrored() {
 
 #[test]
 fn mirrored_parameters_agree_with_the_arguments() {
-    let tools = read_tools(
-        br#"[{"name":"plain","inputSchema":{"type":"object"}},
-            {"name":"t","inputSchema":{"type":"object","properties":{
+    let tools = read_tools([
+        ("plain", &br#"{"inputSchema":{"type":"object"}}"#[..]),
+        (
+            "t",
+            br#"{"inputSchema":{"type":"object","properties":{
               "region":{"type":"string","x-mcp-header":"Region"},
-              "n":{"type":"integer","x-mcp-header":"N"}}}}]"#,
-    );
+              "n":{"type":"integer","x-mcp-header":"N"}}}}"#,
+        ),
+    ]);
     assert_eq!(tools.len(), 1);
     let check = |arguments: &str, given: &[(&'static str, &'static str)]| {
         check_mirrored(&headers(given), &tools["t"], arguments.as_bytes()).is_ok()
