@@ -1,12 +1,15 @@
 //! PV-09: the stream on which a modern server announces changes, and what agents of both eras hear.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use testkit::client::EventStream;
 use testkit::reply::{event_stream, json_rpc_error, status};
 use testkit::script::post;
-use testkit::{Action, Agent, Behaviour, Daemon, Pending, Reply, RequestLog, Server, Tool};
+use testkit::{
+    Action, Agent, Behaviour, Daemon, Event, Pending, Reply, Request, RequestLog, Server, Tool,
+};
 
 use crate::common::{LIMIT, never};
 use crate::rig::{Era, PAIRINGS, Rig, agent_of, seen};
@@ -75,11 +78,13 @@ async fn listening_to(server: &Server, uris: &[&str]) {
         json!(uris)
     };
     seen(server, |log| {
-        let asked = log.posts(LISTEN);
-        let open: Vec<_> = asked
-            .iter()
-            .filter(|asked| log.ending(asked.index).is_none())
-            .collect();
+        let (asked, events) = (log.posts(LISTEN), log.events());
+        let is_open = |asked: &&Arc<Request>| {
+            let connection = asked.connection;
+            let closed = |(_, event): &(_, Event)| *event == Event::Closed { connection };
+            log.ending(asked.index).is_none() && !events.iter().any(closed)
+        };
+        let open: Vec<_> = asked.iter().filter(is_open).collect();
         let [only] = open[..] else {
             return false;
         };
@@ -259,8 +264,8 @@ async fn pv_09_what_a_session_wants_to_hear_of_survives_restarts_of_server_and_g
     let subscribed = rig.agent.request("resources/subscribe", uri).await.unwrap();
     assert_eq!(subscribed.result(), &json!({}), "{subscribed:?}");
     listening_to(&rig.server, &[NOTE]).await;
-    rig.server.restart().await;
     let asked = rig.server.log().count(LISTEN);
+    rig.server.restart().await;
     seen(&rig.server, |log| log.count(LISTEN) > asked).await;
     listening_to(&rig.server, &[NOTE]).await;
     rig.daemon.kill9().await.unwrap();
