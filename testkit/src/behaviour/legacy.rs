@@ -105,11 +105,14 @@ async fn initialize(exchange: &mut Exchange<'_>, behaviour: &Behaviour) -> Flow 
                 .create(&behaviour.session_prefix, &revision, capabilities);
         exchange.wire.header("mcp-session-id", &session.id);
     }
-    let result = json!({
+    let mut result = json!({
         "protocolVersion": revision,
-        "capabilities": methods::capabilities(),
+        "capabilities": behaviour.capabilities,
         "serverInfo": methods::server_info(),
     });
+    if let Some(instructions) = &behaviour.instructions {
+        result["instructions"] = json!(instructions);
+    }
     exchange.result(result).await
 }
 

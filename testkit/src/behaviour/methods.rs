@@ -12,13 +12,11 @@ pub(super) type Refused = (i64, String);
 pub(super) fn result(behaviour: &Behaviour, request: &Request) -> Option<Result<Value, Refused>> {
     let result = match request.rpc_method()? {
         "tools/list" => tools(behaviour, request),
-        "resources/list" => Ok(json!({ "resources": [resource()] })),
-        "resources/templates/list" => Ok(json!({ "resourceTemplates": [] })),
-        "resources/read" => read(request),
-        "prompts/list" => {
-            Ok(json!({ "prompts": [{ "name": "greeting", "description": "A greeting" }] }))
-        }
-        "prompts/get" => prompt(request),
+        "resources/list" => Ok(json!({ "resources": behaviour.resources })),
+        "resources/templates/list" => Ok(json!({ "resourceTemplates": behaviour.templates })),
+        "resources/read" => read(behaviour, request),
+        "prompts/list" => Ok(json!({ "prompts": behaviour.prompts })),
+        "prompts/get" => prompt(behaviour, request),
         "completion/complete" => {
             Ok(json!({ "completion": { "values": ["one", "two"], "hasMore": false } }))
         }
@@ -27,7 +25,7 @@ pub(super) fn result(behaviour: &Behaviour, request: &Request) -> Option<Result<
     Some(result)
 }
 
-/// The server's capabilities.
+/// The capabilities of a server that has everything.
 pub(super) fn capabilities() -> Value {
     json!({
         "tools": { "listChanged": true },
@@ -68,24 +66,45 @@ fn tools(behaviour: &Behaviour, request: &Request) -> Result<Value, Refused> {
     Ok(result)
 }
 
-fn resource() -> Value {
+/// The resource that a server has by default.
+pub(super) fn note() -> Value {
     json!({ "uri": "test://note", "name": "note", "mimeType": "text/plain" })
 }
 
-fn read(request: &Request) -> Result<Value, Refused> {
-    match request.pointer("/params/uri").and_then(Value::as_str) {
-        Some("test://note") => Ok(
-            json!({ "contents": [{ "uri": "test://note", "mimeType": "text/plain", "text": "a note" }] }),
-        ),
-        Some(_) | None => Err((-32602, "Resource not found".to_owned())),
+/// The prompt that a server has by default.
+pub(super) fn greeting() -> Value {
+    json!({ "name": "greeting", "description": "A greeting" })
+}
+
+fn read(behaviour: &Behaviour, request: &Request) -> Result<Value, Refused> {
+    let uri = request.pointer("/params/uri").and_then(Value::as_str);
+    let uri = uri.unwrap_or_default();
+    let listed = behaviour.resources.iter().find(|it| it["uri"] == *uri);
+    let begins = |template: &&Value| {
+        let template = template["uriTemplate"].as_str().unwrap_or_default();
+        template
+            .split('{')
+            .next()
+            .is_some_and(|start| uri.starts_with(start))
+    };
+    match listed.or_else(|| behaviour.templates.iter().find(begins)) {
+        Some(found) => {
+            let text = found["title"].as_str().unwrap_or("a note");
+            Ok(json!({ "contents": [{ "uri": uri, "mimeType": "text/plain", "text": text }] }))
+        }
+        None => Err((-32602, "Resource not found".to_owned())),
     }
 }
 
-fn prompt(request: &Request) -> Result<Value, Refused> {
-    match request.pointer("/params/name").and_then(Value::as_str) {
-        Some("greeting") => Ok(
-            json!({ "messages": [{ "role": "user", "content": { "type": "text", "text": "Hello" } }] }),
-        ),
-        Some(_) | None => Err((-32602, "Unknown prompt".to_owned())),
-    }
+fn prompt(behaviour: &Behaviour, request: &Request) -> Result<Value, Refused> {
+    let name = request.pointer("/params/name").cloned().unwrap_or_default();
+    let found = behaviour
+        .prompts
+        .iter()
+        .find(|prompt| prompt["name"] == name);
+    let Some(found) = found else {
+        return Err((-32602, "Unknown prompt".to_owned()));
+    };
+    let text = found["title"].as_str().unwrap_or("Hello");
+    Ok(json!({ "messages": [{ "role": "user", "content": { "type": "text", "text": text } }] }))
 }

@@ -10,6 +10,8 @@ pub(crate) use modern::notify_subscription;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::exchange::Exchange;
 use crate::session::{Outbox, Session};
 use crate::tool::{Run, Tool};
@@ -66,6 +68,16 @@ pub struct Behaviour {
     pub retry_ms: Option<u64>,
     /// The tools, in order.
     pub tools: Vec<Tool>,
+    /// The resources. One is read as its `title`, or as "a note".
+    pub resources: Vec<Value>,
+    /// The resource templates. Whatever begins as one of them can be read.
+    pub templates: Vec<Value>,
+    /// The prompts. One says its `title`, or "Hello".
+    pub prompts: Vec<Value>,
+    /// The capabilities that it declares.
+    pub capabilities: Value,
+    /// Its instructions.
+    pub instructions: Option<String>,
     /// Tools per page of `tools/list`.
     pub page_size: Option<usize>,
     /// Members of the filter that `subscriptions/listen` honours; all where it is `None`.
@@ -97,6 +109,11 @@ impl Behaviour {
             resumable: false,
             retry_ms: None,
             tools: Tool::defaults(),
+            resources: vec![methods::note()],
+            templates: Vec::new(),
+            prompts: vec![methods::greeting()],
+            capabilities: methods::capabilities(),
+            instructions: None,
             page_size: None,
             honours: None,
             ttl_ms: 0,

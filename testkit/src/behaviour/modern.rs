@@ -89,14 +89,17 @@ async fn unsupported(
 async fn request(exchange: &mut Exchange<'_>, behaviour: &Behaviour, method: &str) -> Flow {
     match method {
         "server/discover" => {
-            let result = json!({
+            let mut result = json!({
                 "resultType": "complete",
                 "supportedVersions": behaviour.all_revisions(),
-                "capabilities": methods::capabilities(),
+                "capabilities": behaviour.capabilities,
                 "ttlMs": behaviour.ttl_ms,
                 "cacheScope": "private",
                 "_meta": { "io.modelcontextprotocol/serverInfo": methods::server_info() },
             });
+            if let Some(instructions) = &behaviour.instructions {
+                result["instructions"] = json!(instructions);
+            }
             exchange.result(result).await
         }
         "tools/call" => {

@@ -279,6 +279,18 @@ impl Daemon {
         ))
     }
 
+    /// A legacy agent on all its servers, with its key, not yet initialized.
+    pub async fn legacy_agent_of_all(&self, agent: &str) -> io::Result<Agent> {
+        let key = self.agent_key(agent).await?;
+        Ok(Agent::legacy(self.address, "/mcp", Some(&key)))
+    }
+
+    /// A modern agent on all its servers, with its key.
+    pub async fn modern_agent_of_all(&self, agent: &str) -> io::Result<Agent> {
+        let key = self.agent_key(agent).await?;
+        Ok(Agent::modern(self.address, "/mcp", Some(&key)))
+    }
+
     /// GET of the admin API, such as `/api/v1/connections`: status and JSON.
     pub async fn get(&self, path: &str) -> io::Result<(u16, Value)> {
         self.admin("GET", path, None).await
