@@ -188,6 +188,7 @@ pub(crate) struct Table {
 enum Row {
     Cells(Vec<Cell>),
     Line(Cell),
+    Gap,
 }
 
 impl Table {
@@ -212,6 +213,11 @@ impl Table {
         self.rows.push(Row::Line(cell));
     }
 
+    /// Adds an empty line, between groups of rows.
+    pub(crate) fn gap(&mut self) {
+        self.rows.push(Row::Gap);
+    }
+
     /// The text of the table.
     pub(crate) fn render(&self, output: Output) -> String {
         let widths = self.widths();
@@ -223,6 +229,7 @@ impl Table {
                     text.push_str(&output.paint(cell.look, &cell.text));
                 }
                 Row::Cells(cells) => render_cells(&mut text, cells, &widths, output),
+                Row::Gap => {}
             }
             text.push('\n');
         }

@@ -46,6 +46,7 @@ mod route;
 mod send;
 mod sleep;
 pub mod subscriber;
+pub mod wording;
 
 pub use call::{Answer, AnswerStream, Call, Failure, Message, NoSuchTool, NotObserved, Origin};
 pub use catalog::{Entry, Listing};

@@ -7,6 +7,7 @@ use clap::Args;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use steadfast::Report;
+use steadfast::wording::{self, Note};
 use steadfast_core::code;
 
 use crate::client::{Client, Events};
@@ -82,91 +83,73 @@ pub(super) fn show(output: Output, connections: &[Value]) -> Result<(), Failure>
 
 /// 3 where a person must act.
 pub(super) fn ending(reports: &[Report]) -> Exit {
-    if reports.iter().any(needs_person) {
+    if reports.iter().any(wording::needs_person) {
         Exit::Person
     } else {
         Exit::Done
     }
 }
 
-fn needs_person(report: &Report) -> bool {
-    matches!(report.state.as_str(), "awaiting_sign_in" | "misconfigured")
-        || report
-            .fault
-            .as_ref()
-            .is_some_and(|fault| fault.person_needed)
-}
-
 fn table(reports: &[Report], now: Timestamp) -> Table {
     let mut table = Table::new(&["AGENT", "SERVER", "STATE", "FOR", "TOOLS", "NEXT"]);
-    for report in reports {
-        let look = match report.state.as_str() {
-            _ if needs_person(report) => Look::Bad,
-            "connected" => Look::Good,
-            "disabled" => Look::Dim,
-            _ => Look::Warning,
-        };
-        let next = report
-            .next
-            .as_ref()
-            .map(|next| format!("{} {}", next.reason, until(&next.at, now)));
-        table.row(vec![
-            report.agent.clone().into(),
-            report.server.clone().into(),
-            Cell::from(report.state.replace('_', " ")).look(look),
-            age(&report.since, now).into(),
-            report
-                .tools
-                .map(|tools| tools.to_string())
-                .unwrap_or_default()
-                .into(),
-            next.unwrap_or_default().into(),
-        ]);
-        if let Some(fault) = &report.fault {
-            table.line(Cell::from(format!(
-                "{} {}: {}",
-                fault.code,
-                fault.kind.replace('_', " "),
-                fault.message
-            )));
-            table.line(Cell::from(format!("hint: {}", fault.hint)).look(Look::Dim));
+    // The daemon's answer is in the order of the agents' names.
+    let agents: Vec<_> = reports.chunk_by(|a, b| a.agent == b.agent).collect();
+    for (place, of_agent) in agents.iter().enumerate() {
+        if place > 0 {
+            table.gap();
         }
-        if let Some(stream) = &report.stream {
-            table.line(Cell::from(format!("stream: {stream}")).look(Look::Dim));
+        for (place, report) in of_agent.iter().enumerate() {
+            let agent = if place == 0 { &*report.agent } else { "" };
+            add(&mut table, agent, report, now);
         }
-        if let Some(url) = &report.sign_in_url {
-            table.line(Cell::from(format!("sign in: {url}")).look(Look::Bold));
-        }
+    }
+    if agents.len() > 1 {
+        table.gap();
+        table.line(Cell::from(summary(reports, agents.len())));
     }
     table
 }
 
-/// How long ago a time was.
-fn age(since: &str, now: Timestamp) -> String {
-    since
-        .parse::<Timestamp>()
-        .map_or_else(|_| String::new(), |since| length((now - since).as_secs()))
-}
-
-/// How far ahead a time is.
-fn until(at: &str, now: Timestamp) -> String {
-    match at.parse::<Timestamp>().map(|at| (at - now).as_secs()) {
-        Ok(seconds) if seconds > 0 => format!("in {}", length(seconds)),
-        Ok(_) => "now".to_owned(),
-        Err(_) => String::new(),
+fn add(table: &mut Table, agent: &str, report: &Report, now: Timestamp) {
+    let look = match report.state.as_str() {
+        _ if wording::needs_person(report) => Look::Bad,
+        "connected" => Look::Good,
+        "disabled" => Look::Dim,
+        _ => Look::Warning,
+    };
+    let tools = report.tools.map(|tools| tools.to_string());
+    table.row(vec![
+        agent.into(),
+        report.server.clone().into(),
+        Cell::from(wording::state(report)).look(look),
+        wording::age(report, now).into(),
+        tools.unwrap_or_default().into(),
+        wording::next(report, now).unwrap_or_default().into(),
+    ]);
+    for note in wording::notes(report) {
+        let look = match note {
+            Note::Fault(_) => Look::Plain,
+            Note::Hint(_) | Note::Stream(_) => Look::Dim,
+            Note::SignIn(_) => Look::Bold,
+        };
+        table.line(Cell::from(note.text()).look(look));
     }
 }
 
-/// Seconds as people say them, in the two largest units.
-fn length(seconds: i64) -> String {
-    let seconds = seconds.max(0);
-    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds}s"),
-        (0, 0, _) => format!("{minutes}m {}s", seconds % 60),
-        (0, _, _) => format!("{hours}h {}m", minutes % 60),
-        (_, _, _) => format!("{days}d {}h", hours % 24),
+/// All in one line: how many there are, and how they are.
+fn summary(reports: &[Report], agents: usize) -> String {
+    let count = |is_one: &dyn Fn(&Report) -> bool| reports.iter().filter(|it| is_one(it)).count();
+    let connected = count(&|report| report.state == "connected");
+    let mut text = format!(
+        "{} connections of {agents} agents: {connected} connected",
+        reports.len()
+    );
+    match count(&wording::needs_person) {
+        0 => {}
+        1 => text.push_str(", 1 needs a person"),
+        several => text.push_str(&format!(", {several} need a person")),
     }
+    text
 }
 
 type Connections = BTreeMap<(String, String), Value>;
@@ -321,10 +304,31 @@ mod tests {
         assert_eq!(
             plain(&[connected(), broken()]),
             "AGENT    SERVER   STATE      FOR     TOOLS  NEXT\n\
-             support  booking  connected  3h 13m  12\n\
-             support  tickets  retrying   42s     12     reconnect, attempt 4 in 3s\n  \
+             support  booking  connected  3h 13m  12\n         \
+             tickets  retrying   42s     12     reconnect, attempt 4 in 3s\n  \
              SF0021 timeout: no headers within 10 s\u{fffd}[2J\n  \
              hint: Nothing to do.\n"
+        );
+    }
+
+    #[test]
+    fn several_agents_are_groups_with_a_summary() {
+        let mut other = connected();
+        other["agent"] = "sales".into();
+        let mut signed_out = broken();
+        signed_out["agent"] = "sales".into();
+        signed_out["state"] = "awaiting_sign_in".into();
+        signed_out["fault"] = Value::Null;
+        signed_out["next"] = Value::Null;
+        assert_eq!(
+            plain(&[other, signed_out, connected()]),
+            "AGENT    SERVER   STATE             FOR     TOOLS  NEXT\n\
+             sales    booking  connected         3h 13m  12\n         \
+             tickets  awaiting sign in  42s     12\n\
+             \n\
+             support  booking  connected         3h 13m  12\n\
+             \n  \
+             3 connections of 2 agents: 2 connected, 1 needs a person\n"
         );
     }
 
@@ -352,19 +356,5 @@ mod tests {
         let mut refused = broken();
         refused["fault"]["person_needed"] = true.into();
         assert_eq!(ending(&refused), Exit::Person);
-    }
-
-    #[test]
-    fn lengths_have_two_units() {
-        for (seconds, text) in [
-            (0, "0s"),
-            (59, "59s"),
-            (61, "1m 1s"),
-            (3_600, "1h 0m"),
-            (90_000, "1d 1h"),
-            (-5, "0s"),
-        ] {
-            assert_eq!(length(seconds), text);
-        }
     }
 }

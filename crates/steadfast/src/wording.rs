@@ -1,0 +1,172 @@
+//! How the state of a connection is said: the same words on the terminal, for the model of an agent and
+//! in the console.
+
+use jiff::Timestamp;
+
+use crate::report::Report;
+
+/// A line about a connection, besides the one that says its state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// What is wrong.
+    Fault(String),
+    /// What to do about it.
+    Hint(String),
+    /// What there is to say about the server's own stream.
+    Stream(String),
+    /// Where a person signs in.
+    SignIn(String),
+}
+
+impl Note {
+    /// The line.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Fault(text) | Self::Hint(text) | Self::Stream(text) | Self::SignIn(text) => text,
+        }
+    }
+}
+
+/// `awaiting sign in`.
+#[must_use]
+pub fn state(report: &Report) -> String {
+    report.state.replace('_', " ")
+}
+
+/// `3h 13m`: how long it has been in that state.
+#[must_use]
+pub fn age(report: &Report, now: Timestamp) -> String {
+    let since = report.since.parse::<Timestamp>();
+    since.map_or_else(|_| String::new(), |since| length((now - since).as_secs()))
+}
+
+/// `reconnect, attempt 4 in 3s`.
+#[must_use]
+pub fn next(report: &Report, now: Timestamp) -> Option<String> {
+    let next = report.next.as_ref()?;
+    Some(format!("{} {}", next.reason, until(&next.at, now)))
+}
+
+/// The lines below the one with the state.
+#[must_use]
+pub fn notes(report: &Report) -> Vec<Note> {
+    let mut notes = Vec::new();
+    if let Some(fault) = &report.fault {
+        let kind = fault.kind.replace('_', " ");
+        let text = format!("{} {kind}: {}", fault.code, fault.message);
+        notes.push(Note::Fault(text));
+        notes.push(Note::Hint(format!("hint: {}", fault.hint)));
+    }
+    if let Some(stream) = &report.stream {
+        notes.push(Note::Stream(format!("stream: {stream}")));
+    }
+    if let Some(url) = &report.sign_in_url {
+        notes.push(Note::SignIn(format!("sign in: {url}")));
+    }
+    notes
+}
+
+/// Whether only a person can help.
+#[must_use]
+pub fn needs_person(report: &Report) -> bool {
+    matches!(report.state.as_str(), "awaiting_sign_in" | "misconfigured")
+        || report
+            .fault
+            .as_ref()
+            .is_some_and(|fault| fault.person_needed)
+}
+
+/// The connections of one agent in one paragraph each.
+#[must_use]
+pub fn paragraphs(reports: &[Report], now: Timestamp) -> String {
+    if reports.is_empty() {
+        return "This agent has no servers.".to_owned();
+    }
+    let paragraph = |report: &Report| {
+        let mut text = format!(
+            "{}: {} for {}",
+            report.server,
+            state(report),
+            age(report, now)
+        );
+        if let Some(tools) = report.tools {
+            text.push_str(&format!(", {tools} tools"));
+        }
+        if let Some(next) = next(report, now) {
+            text.push_str(&format!(", next: {next}"));
+        }
+        for note in notes(report) {
+            text.push_str("\n  ");
+            text.push_str(note.text());
+        }
+        text
+    };
+    let paragraphs: Vec<_> = reports.iter().map(paragraph).collect();
+    paragraphs.join("\n")
+}
+
+/// How far ahead a time is.
+fn until(at: &str, now: Timestamp) -> String {
+    match at.parse::<Timestamp>().map(|at| (at - now).as_secs()) {
+        Ok(seconds) if seconds > 0 => format!("in {}", length(seconds)),
+        Ok(_) => "now".to_owned(),
+        Err(_) => String::new(),
+    }
+}
+
+/// Seconds as people say them, in the two largest units.
+fn length(seconds: i64) -> String {
+    let seconds = seconds.max(0);
+    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m {}s", seconds % 60),
+        (0, _, _) => format!("{hours}h {}m", minutes % 60),
+        (_, _, _) => format!("{days}d {}h", hours % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_paragraph_says_what_is_wrong_and_what_happens_next() {
+        let report = json!({
+            "agent": "support", "server": "tickets", "state": "awaiting_sign_in",
+            "since": "2026-11-30T06:47:00Z", "revision": "2025-11-25", "era": "legacy",
+            "session_age_s": null, "tools": 12, "last_answer_at": null, "stream": "reopening",
+            "fault": {"code": "SF0031", "kind": "sign_in_required", "message": "401 without a grant",
+                      "hint": "Sign in.", "person_needed": true},
+            "next": {"at": "2026-11-30T10:00:03Z", "kind": "reconnect", "reason": "reconnect, attempt 4"},
+            "grant": {"state": "none"}, "sign_in_url": "https://as.example.com/x"
+        });
+        let report: Report = serde_json::from_value(report).unwrap();
+        let now = "2026-11-30T10:00:00Z".parse().unwrap();
+        assert!(needs_person(&report));
+        assert_eq!(
+            paragraphs(&[report], now),
+            "tickets: awaiting sign in for 3h 13m, 12 tools, next: reconnect, attempt 4 in 3s\n  \
+             SF0031 sign in required: 401 without a grant\n  hint: Sign in.\n  stream: reopening\n  \
+             sign in: https://as.example.com/x"
+        );
+        assert_eq!(paragraphs(&[], now), "This agent has no servers.");
+    }
+
+    #[test]
+    fn lengths_have_two_units() {
+        for (seconds, text) in [
+            (0, "0s"),
+            (59, "59s"),
+            (61, "1m 1s"),
+            (3_600, "1h 0m"),
+            (90_000, "1d 1h"),
+            (-5, "0s"),
+        ] {
+            assert_eq!(length(seconds), text);
+        }
+    }
+}
