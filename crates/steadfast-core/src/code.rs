@@ -151,6 +151,8 @@ codes! {
     UNKNOWN_EVENT = 68 "unknown_event" Person "Open a new stream; events before it may be lost.";
     /// The agent asked for a revision that is not spoken here.
     UNSUPPORTED_REVISION = 69 "unsupported_revision" Person "Use one of the revisions that the answer lists.";
+    /// Several servers of the agent have what it asks for by name.
+    AMBIGUOUS_NAME = 70 "ambiguous_name" Person "Set `prefix = true` for the agent, or take the tool away from one of the servers with tools_deny; a resource can be asked for as steadfast://SERVER/URI.";
     /// Something went wrong that should not.
     INTERNAL = 99 "internal" OurBug "Please report it with the log lines around it.";
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use steadfast::{Keeper, config};
 use steadfast_core::code::{self, Code};
+use steadfast_core::merged::names;
 use steadfast_core::{AgentName, ServerName};
 use steadfast_store::{AgentKey, AgentRecord, ServerRecord, SharedRecords, Source, make_key};
 use tokio::sync::{Mutex, broadcast};
@@ -34,6 +35,9 @@ pub enum Error {
     /// A name that cannot be one.
     #[error("`{0}` is no name: 1 to 64 of A-Z a-z 0-9 _ -, and no `__`")]
     BadName(String),
+    /// A name that is ours: `steadfast__connections` is no tool of a server.
+    #[error("`{0}` cannot name a server: tools of Steadfast's own are named after it")]
+    Reserved(String),
     /// There is nothing of that name.
     #[error("there is no {0} `{1}`")]
     NotFound(&'static str, String),
@@ -53,7 +57,7 @@ impl Error {
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
-            Self::BadName(_) => code::CONFIG_BAD_VALUE,
+            Self::BadName(_) | Self::Reserved(_) => code::CONFIG_BAD_VALUE,
             Self::NotFound(..) => code::NOT_FOUND,
             Self::ReadOnly(..) => code::CONFLICT,
             Self::BadRecord(..) => code::STORE_DAMAGED,
@@ -198,6 +202,9 @@ impl Directory {
         source: Source,
     ) -> Result<bool, Error> {
         check_name(name)?;
+        if name == names::OURS {
+            return Err(Error::Reserved(name.to_owned()));
+        }
         let _one = self.changing.lock().await;
         let name = ServerName::from(name);
         let before = self.records.server(&name).await?;

@@ -5,7 +5,7 @@
 //! 1. [`settings`]: what can be set.
 //! 2. `listener`: sockets; what goes to agents' handlers and what to the admin API.
 //! 3. `guard`, `credential`: who is served at all.
-//! 4. `agents`: `/mcp/{server}` in both eras.
+//! 4. `agents`: `/mcp/{server}` and `/mcp` in both eras.
 //! 5. [`directory`] and `admin`: configuration and `/api/v1`.
 
 mod admin;
@@ -26,8 +26,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steadfast::{Change, Keeper};
-use steadfast_core::AgentName;
 use steadfast_core::code::{self, Code};
+use steadfast_core::{AgentName, ServerName};
 use steadfast_store::SharedRecords;
 use tokio::net::TcpListener;
 use tokio::sync::broadcast::Receiver;
@@ -36,6 +36,7 @@ use tokio::task::JoinHandle;
 
 use agents::events::EventLog;
 use agents::fanout::Fanout;
+use agents::merged::{Changes, Tasks};
 use agents::modern::Hub;
 use agents::modern::mirrored::Mirrored;
 use agents::sessions::Sessions;
@@ -95,6 +96,8 @@ pub(crate) struct Gate {
     events: Arc<EventLog>,
     hub: Arc<Hub>,
     mirrored: Mirrored,
+    changes: Arc<Changes>,
+    tasks: Arc<Tasks>,
     admin: axum::Router,
 }
 
@@ -134,9 +137,11 @@ impl Gateway {
             settings.input_wait,
         ));
         let hub = Arc::new(Hub::default());
+        let changes = Changes::new(keeper.clone(), Arc::clone(&sessions), Arc::clone(&hub));
         keeper.set_listener(Arc::new(Fanout {
             sessions: Arc::clone(&sessions),
             hub: Arc::clone(&hub),
+            changes: Arc::clone(&changes),
         }));
         let anonymous = settings.anonymous_agent.clone();
         let directory = Directory::new(keeper.clone(), Arc::clone(&records), anonymous);
@@ -156,6 +161,8 @@ impl Gateway {
             sessions,
             hub,
             mirrored: Mirrored::default(),
+            changes,
+            tasks: Arc::default(),
             admin,
         });
         let chores = [
@@ -204,19 +211,34 @@ async fn sweep(gate: Arc<Gate>) {
 /// A connection that left the configuration leaves nothing open behind.
 async fn follow_changes(gate: Arc<Gate>, mut changes: Receiver<Change>) {
     loop {
-        match changes.recv().await {
-            Ok(Change::Connection(_)) => {}
-            Ok(Change::Removed(..)) | Err(RecvError::Lagged(_)) => {
-                let there = |agent: &_, server: &_| gate.keeper.link(agent, server).is_some();
-                gate.sessions.retain(|agent, server| match server {
-                    Some(server) => there(agent, server),
-                    None => gate.keeper.has_agent(agent),
-                });
-                gate.hub
-                    .retain(|agent, server| server.is_none_or(|server| there(agent, server)));
-                gate.mirrored.retain(there);
+        let gone = match changes.recv().await {
+            Ok(Change::Connection(report)) => {
+                // What is switched off is as good as gone for those who have all servers of the agent.
+                if report.state == "disabled" {
+                    let agent = AgentName::from(report.agent.as_str());
+                    let server = ServerName::from(report.server.as_str());
+                    gate.changes.left(&agent, &server);
+                }
+                continue;
             }
+            Ok(Change::Removed(agent, _)) => vec![agent],
+            Err(RecvError::Lagged(_)) => gate.keeper.agents(),
             Err(RecvError::Closed) => return,
+        };
+        let there = |agent: &_, server: &_| gate.keeper.link(agent, server).is_some();
+        gate.sessions.retain(|agent, server| match server {
+            Some(server) => there(agent, server),
+            None => gate.keeper.has_agent(agent),
+        });
+        gate.hub.retain(|agent, server| match server {
+            Some(server) => there(agent, server),
+            None => gate.keeper.has_agent(agent),
+        });
+        gate.mirrored.retain(there);
+        gate.changes.retain(there);
+        gate.tasks.retain(|agent| gate.keeper.has_agent(agent));
+        for agent in gone {
+            gate.changes.all(&agent);
         }
     }
 }

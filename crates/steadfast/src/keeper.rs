@@ -44,6 +44,8 @@ pub trait Listener: Send + Sync + std::fmt::Debug {
     fn request(&self, link: &Arc<Link>, request: ServerRequest, in_flight: &[CallHandle]);
     /// The connection opened again, so that lists may have changed.
     fn reopened(&self, link: &Arc<Link>);
+    /// The tools and prompts of the agent have other names together (`prefix`).
+    fn renamed(&self, _agent: &AgentName) {}
 }
 
 /// What all drivers share.
@@ -197,7 +199,13 @@ impl Keeper {
     /// Where the store cannot be read.
     pub async fn put_agent(&self, name: AgentName, agent: config::Agent) -> Result<(), Error> {
         let _configuring = self.inner.configuring.lock().await;
-        self.inner.agents.lock().insert(name, agent);
+        let prefix = agent.prefix;
+        let before = self.inner.agents.lock().insert(name.clone(), agent);
+        if before.is_some_and(|before| before.prefix != prefix)
+            && let Some(listener) = self.inner.listener.read().clone()
+        {
+            listener.renamed(&name);
+        }
         self.bring_in_step().await
     }
 
@@ -248,6 +256,11 @@ impl Keeper {
         Some(Arc::clone(&kept.link))
     }
 
+    /// The names of all agents.
+    pub fn agents(&self) -> Vec<AgentName> {
+        self.inner.agents.lock().keys().cloned().collect()
+    }
+
     /// Whether there is such an agent.
     pub fn has_agent(&self, agent: &AgentName) -> bool {
         self.inner.agents.lock().contains_key(agent)
@@ -260,19 +273,23 @@ impl Keeper {
         agents.get(agent).is_none_or(|agent| agent.prefix)
     }
 
-    /// The links of an agent whose servers are switched on, in the order of their names.
+    /// The links of an agent, in the order of their servers' names.
     pub fn links_of(&self, agent: &AgentName) -> Vec<Arc<Link>> {
-        let servers = self.inner.servers.lock();
-        let is_on = |server: &ServerName| servers.get(server).is_some_and(|it| it.enabled);
         let links = self.inner.links.read();
         let from = (agent.clone(), ServerName::from(""));
-        let theirs = links
+        links
             .range(from..)
-            .take_while(|((owner, _), _)| owner == agent);
-        theirs
-            .filter(|((_, server), _)| is_on(server))
+            .take_while(|((owner, _), _)| owner == agent)
             .map(|(_, kept)| Arc::clone(&kept.link))
             .collect()
+    }
+
+    /// Those of them whose servers are switched on, whether they are connected or not.
+    pub fn enabled_links_of(&self, agent: &AgentName) -> Vec<Arc<Link>> {
+        let mut links = self.links_of(agent);
+        let servers = self.inner.servers.lock();
+        links.retain(|link| servers.get(link.server()).is_some_and(|it| it.enabled));
+        links
     }
 
     /// All links, by agent and server.

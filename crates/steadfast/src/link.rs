@@ -214,6 +214,17 @@ impl Link {
         .is_ok_and(|found| found.is_ok())
     }
 
+    /// Waits until the attempt to connect that is under way has come to an end, at most this long.
+    /// Whether it is connected then.
+    pub async fn settled(&self, limit: Duration) -> bool {
+        self.route(None, limit).await.is_some()
+    }
+
+    /// Whether requests can go out now.
+    pub fn is_connected(&self) -> bool {
+        self.route_now(None).is_some()
+    }
+
     /// Sends one request and waits for its answer, or for what is known without one. The future may
     /// be dropped at any time; what the upstream is then told is the policy's business.
     pub fn call(

@@ -7,6 +7,7 @@ use http::{HeaderName, HeaderValue};
 use steadfast::config::{Lookup, Server, Servers, Span, Tool};
 use steadfast_core::Effect;
 use steadfast_core::code::{self, Code};
+use steadfast_core::merged::names;
 use steadfast_gateway::directory::is_name;
 use url::Url;
 
@@ -185,6 +186,12 @@ impl Checker<'_, '_> {
             && !is_name(name)
         {
             self.refuse(path, "a name has 1 to 64 of A-Z a-z 0-9 _ -, and no `__`");
+        }
+        if *path == ["servers", names::OURS] {
+            self.refuse(
+                path,
+                "tools of Steadfast's own are named after it; choose another name",
+            );
         }
     }
 

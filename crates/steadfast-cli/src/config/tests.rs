@@ -149,6 +149,10 @@ fn what_cannot_work_is_refused() {
             "SF0002 steadfast.toml:1:9: agents.a b: a name has 1 to 64",
         ),
         (
+            "[servers.steadfast]\nurl = \"https://a.test/\"".to_owned(),
+            "SF0002 steadfast.toml:1:10: servers.steadfast: tools of Steadfast's own",
+        ),
+        (
             "[servers.a__b]\nurl = \"https://a.test/\"".to_owned(),
             "SF0002 steadfast.toml:1:10: servers.a__b: a name",
         ),

@@ -4,6 +4,7 @@
 
 mod catalog;
 mod common;
+mod merged;
 mod operating;
 mod plumbing;
 mod revisions;

@@ -28,11 +28,6 @@ impl Keys {
     pub fn is_shared(&self, key: &str) -> bool {
         self.owners(key).len() > 1
     }
-
-    /// Everything that is listed, with its owners.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &[ServerName])> {
-        self.0.iter().map(|(key, owners)| (&**key, &**owners))
-    }
 }
 
 #[cfg(test)]

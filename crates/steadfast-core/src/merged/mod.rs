@@ -16,4 +16,4 @@ pub mod resources;
 
 pub use cursor::Cursor;
 pub use keys::Keys;
-pub use resources::{Owner, Resources};
+pub use resources::Owner;

@@ -2,9 +2,6 @@
 //! (resource links, MCP Apps `_meta.ui.resourceUri`); only where two servers list the same one each
 //! gets a URI of ours.
 
-use std::collections::BTreeSet;
-
-use super::keys::Keys;
 use super::names;
 use crate::identity::ServerName;
 
@@ -25,88 +22,75 @@ pub fn part(uri: &str) -> impl Iterator<Item = (&str, &str)> {
     own.into_iter().chain(names::part(uri))
 }
 
+/// What is known of one server's resources.
+pub trait Shelf {
+    /// Whether it offers resources at all.
+    fn offers(&self) -> bool;
+    /// Whether it lists this URI.
+    fn lists(&self, uri: &str) -> bool;
+    /// The URIs that it lists.
+    fn uris(&self) -> impl Iterator<Item = &str>;
+    /// The templates that it lists.
+    fn templates(&self) -> impl Iterator<Item = &str>;
+}
+
 /// Whose resource it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// One server's.
-    One(ServerName),
+    /// That of the server at this place.
+    One(usize),
     /// It may be that of each of these.
-    Several(Vec<ServerName>),
+    Several(Vec<usize>),
     /// Nobody's that we know of.
     Nobody,
 }
 
-/// What is known of the resources of an agent's servers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Resources {
-    /// The URIs that are listed.
-    pub listed: Keys,
-    /// The templates that are listed.
-    pub templates: Keys,
-    /// The servers that offer resources at all.
-    pub offering: Vec<ServerName>,
-}
-
-impl Resources {
-    /// The owner of a URI as a server wrote it: who lists it, else whose template fits best, else the
-    /// only server that offers resources, else the only one that lists any of the same scheme.
-    #[must_use]
-    pub fn owner(&self, uri: &str) -> Owner {
-        let listing = self.listed.owners(uri);
-        if !listing.is_empty() {
-            return owner(listing.iter().cloned());
-        }
-        let fitting = self.fitting(uri);
-        if !fitting.is_empty() {
-            return owner(fitting);
-        }
-        if let [only] = &*self.offering {
-            return Owner::One(only.clone());
-        }
-        match owner(self.of_scheme(uri)) {
-            Owner::One(server) => Owner::One(server),
-            // A scheme alone says too little to name all of them.
-            Owner::Several(_) | Owner::Nobody => Owner::Nobody,
-        }
+/// The owner of a URI as a server wrote it: who lists it, else whose template fits best, else the only
+/// server that offers resources, else the only one that lists any of the same scheme.
+#[must_use]
+pub fn owner<S: Shelf>(servers: &[S], uri: &str) -> Owner {
+    let listing = places(servers, |server| server.lists(uri));
+    if !listing.is_empty() {
+        return of(listing);
     }
-
-    /// The servers with the templates that fit best: those with the most literal characters.
-    fn fitting(&self, uri: &str) -> BTreeSet<ServerName> {
-        let mut best = 0;
-        let mut servers = BTreeSet::new();
-        for (template, owners) in self.templates.iter() {
-            let Some(literal) = fits(template, uri) else {
-                continue;
-            };
-            if literal > best {
-                servers.clear();
-                best = literal;
-            }
-            if literal == best {
-                servers.extend(owners.iter().cloned());
-            }
-        }
-        servers
+    let fitting = fitting(servers, uri);
+    if !fitting.is_empty() {
+        return of(fitting);
     }
-
-    fn of_scheme(&self, uri: &str) -> BTreeSet<ServerName> {
-        let scheme = scheme(uri);
-        let same = |other: &str| scheme.is_some() && self::scheme(other) == scheme;
-        self.listed
-            .iter()
-            .chain(self.templates.iter())
-            .filter(|(listed, _)| same(listed))
-            .flat_map(|(_, owners)| owners.iter().cloned())
-            .collect()
+    if let [only] = *places(servers, Shelf::offers) {
+        return Owner::One(only);
+    }
+    let scheme = scheme(uri);
+    let same = |other: &str| scheme.is_some() && self::scheme(other) == scheme;
+    let has_some = |server: &S| server.uris().any(same) || server.templates().any(same);
+    match *places(servers, has_some) {
+        [only] => Owner::One(only),
+        // A scheme alone says too little to name all of them.
+        _ => Owner::Nobody,
     }
 }
 
-fn owner(servers: impl IntoIterator<Item = ServerName>) -> Owner {
-    let mut servers: Vec<_> = servers.into_iter().collect();
-    match servers.len() {
-        0 => Owner::Nobody,
-        1 => servers.pop().map_or(Owner::Nobody, Owner::One),
-        _ => Owner::Several(servers),
+fn places<S>(servers: &[S], is_one: impl Fn(&S) -> bool) -> Vec<usize> {
+    let numbered = servers.iter().enumerate();
+    let those = numbered.filter(|(_, server)| is_one(server));
+    those.map(|(place, _)| place).collect()
+}
+
+/// The servers with the templates that fit best: those with the most literal characters.
+fn fitting<S: Shelf>(servers: &[S], uri: &str) -> Vec<usize> {
+    let best_of = |server: &S| server.templates().filter_map(|it| fits(it, uri)).max();
+    let best: Vec<_> = servers.iter().map(best_of).collect();
+    let Some(most) = best.iter().flatten().max() else {
+        return Vec::new();
+    };
+    places(&best, |literal| literal.as_ref() == Some(most))
+}
+
+fn of(places: Vec<usize>) -> Owner {
+    match *places {
+        [] => Owner::Nobody,
+        [only] => Owner::One(only),
+        _ => Owner::Several(places),
     }
 }
 
@@ -151,61 +135,64 @@ fn literals(template: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
-    fn keys(listed: &[(&str, &str)]) -> Keys {
-        let mut keys = Keys::default();
-        for (server, key) in listed {
-            keys.add(&ServerName::from(*server), key);
-        }
-        keys
-    }
+    /// What a server lists: URIs and templates.
+    struct Lists(&'static [&'static str], &'static [&'static str]);
 
-    fn one(server: &str) -> Owner {
-        Owner::One(server.into())
+    impl Shelf for Lists {
+        fn offers(&self) -> bool {
+            true
+        }
+
+        fn lists(&self, uri: &str) -> bool {
+            self.0.contains(&uri)
+        }
+
+        fn uris(&self) -> impl Iterator<Item = &str> {
+            self.0.iter().copied()
+        }
+
+        fn templates(&self) -> impl Iterator<Item = &str> {
+            self.1.iter().copied()
+        }
     }
 
     #[test]
     fn who_lists_it_has_it() {
-        let resources = Resources {
-            listed: keys(&[("a", "x://1"), ("b", "x://1"), ("b", "x://2")]),
-            templates: keys(&[("a", "x://{id}")]),
-            offering: vec!["a".into(), "b".into()],
-        };
-        assert_eq!(resources.owner("x://2"), one("b"));
-        let both = vec![ServerName::from("a"), ServerName::from("b")];
-        assert_eq!(resources.owner("x://1"), Owner::Several(both));
-        assert_eq!(resources.owner("x://3"), one("a"), "by its template");
+        let servers = [
+            Lists(&["x://1"], &["x://{id}"]),
+            Lists(&["x://1", "x://2"], &[]),
+        ];
+        assert_eq!(owner(&servers, "x://2"), Owner::One(1));
+        assert_eq!(owner(&servers, "x://1"), Owner::Several(vec![0, 1]));
+        assert_eq!(owner(&servers, "x://3"), Owner::One(0), "by its template");
     }
 
     #[test]
     fn the_template_that_says_most_wins() {
-        let resources = Resources {
-            templates: keys(&[
-                ("a", "repo://{owner}/{name}"),
-                ("b", "repo://{owner}/{name}/issues/{number}"),
-                ("c", "{+anything}.txt"),
-            ]),
-            offering: vec!["a".into(), "b".into(), "c".into()],
-            ..Resources::default()
-        };
-        assert_eq!(resources.owner("repo://x/y/issues/7"), one("b"));
-        assert_eq!(resources.owner("repo://x/y"), one("a"));
-        assert_eq!(resources.owner("other://note.txt"), one("c"));
-        assert_eq!(resources.owner("other://note"), Owner::Nobody);
+        let servers = [
+            Lists(&[], &["repo://{owner}/{name}"]),
+            Lists(&[], &["repo://{owner}/{name}/issues/{number}"]),
+            Lists(&[], &["{+anything}.txt", "{+anything}.md"]),
+        ];
+        assert_eq!(owner(&servers, "repo://x/y/issues/7"), Owner::One(1));
+        assert_eq!(owner(&servers, "repo://x/y"), Owner::One(0));
+        assert_eq!(owner(&servers, "other://note.txt"), Owner::One(2));
+        assert_eq!(owner(&servers, "other://note"), Owner::Nobody);
     }
 
     #[test]
     fn else_the_only_one_that_can_have_it() {
-        let mut resources = Resources {
-            listed: keys(&[("a", "file:///1"), ("b", "test://1"), ("c", "test://2")]),
-            templates: keys(&[("a", "git://{id}")]),
-            offering: vec!["a".into(), "b".into(), "c".into()],
-        };
-        assert_eq!(resources.owner("file:///2"), one("a"));
-        assert_eq!(resources.owner("test://3"), Owner::Nobody, "two have some");
-        assert_eq!(resources.owner("none://3"), Owner::Nobody);
-        assert_eq!(resources.owner("no scheme"), Owner::Nobody);
-        resources.offering = vec!["b".into()];
-        assert_eq!(resources.owner("none://3"), one("b"));
+        let servers = [
+            Lists(&["file:///1"], &["git://{id}"]),
+            Lists(&["test://1"], &[]),
+            Lists(&["test://2"], &[]),
+        ];
+        assert_eq!(owner(&servers, "file:///2"), Owner::One(0));
+        assert_eq!(owner(&servers, "git:2"), Owner::One(0));
+        assert_eq!(owner(&servers, "test://3"), Owner::Nobody, "two have some");
+        assert_eq!(owner(&servers, "none://3"), Owner::Nobody);
+        assert_eq!(owner(&servers, "no scheme"), Owner::Nobody);
+        assert_eq!(owner(&servers[1..2], "none://3"), Owner::One(0));
     }
 
     #[test]

@@ -107,7 +107,7 @@ impl IntoResponse for Problem {
 impl From<directory::Error> for Problem {
     fn from(error: directory::Error) -> Self {
         let status = match &error {
-            directory::Error::BadName(_) => StatusCode::BAD_REQUEST,
+            directory::Error::BadName(_) | directory::Error::Reserved(_) => StatusCode::BAD_REQUEST,
             directory::Error::NotFound(..) => StatusCode::NOT_FOUND,
             directory::Error::ReadOnly(..) => StatusCode::CONFLICT,
             directory::Error::BadRecord(..) => StatusCode::INTERNAL_SERVER_ERROR,

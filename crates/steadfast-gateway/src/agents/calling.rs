@@ -12,6 +12,7 @@ use steadfast_core::catalog::List;
 use steadfast_core::wire::json;
 
 use super::inbound::Inbound;
+use super::merged::After;
 use super::{hello, render};
 
 /// What a call is about: what is needed to answer it where the server does not.
@@ -27,6 +28,8 @@ pub(crate) struct About {
     pub(crate) has_cursor: bool,
     /// The era of the agent.
     pub(crate) era: Era,
+    /// What is still to be done with the response.
+    after: Option<Box<After>>,
 }
 
 impl About {
@@ -39,6 +42,7 @@ impl About {
             tool: None,
             has_cursor: false,
             era,
+            after: inbound.after.clone(),
         };
         if about.method() == b"tools/call" {
             about.tool = inbound.params.name.as_ref().map(part);
@@ -47,6 +51,14 @@ impl About {
             about.has_cursor = cursor.is_some();
         }
         Some(about)
+    }
+
+    /// The server's response as the agent gets it.
+    pub(crate) fn finish(&self, response: Bytes) -> Bytes {
+        match &self.after {
+            Some(after) => after.finish(response),
+            None => response,
+        }
     }
 
     /// The method, as it is written.
@@ -221,7 +233,7 @@ impl Calling {
             let last = match &mut self.phase {
                 Phase::Done => return Poll::Ready(Next::End),
                 Phase::Calling(answer) => match ready!(answer.as_mut().poll(cx)) {
-                    Answer::Whole { message, .. } => Some(message),
+                    Answer::Whole { message, .. } => Some(self.about.finish(message)),
                     Answer::Failed(failure) => failed(&self.about, &self.link, &failure),
                     Answer::Stream(stream) => {
                         self.phase = Phase::Streaming(stream);
@@ -235,7 +247,7 @@ impl Calling {
                     Some(Message::Request(question)) => {
                         return Poll::Ready(Next::Question(question));
                     }
-                    Some(Message::Response(message)) => Some(message),
+                    Some(Message::Response(message)) => Some(self.about.finish(message)),
                     Some(Message::Failed(failure)) => failed(&self.about, &self.link, &failure),
                     None => None,
                 },

@@ -1,4 +1,4 @@
-//! `/mcp/{server}`: who asks, for which server, in which era.
+//! `/mcp/{server}` and `/mcp`: who asks, for which server or for all of them, in which era.
 
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ use crate::problem::{INVALID_REQUEST, METHOD_NOT_FOUND, Problem};
 #[derive(Debug)]
 pub(crate) struct Caller {
     pub(crate) agent: AgentName,
-    pub(crate) link: Arc<Link>,
+    /// None at the address of all the agent's servers: there each request finds its own.
+    pub(crate) link: Option<Arc<Link>>,
 }
 
 /// Whether a path is an agent's business.
@@ -60,26 +61,25 @@ pub(crate) async fn serve(gate: &Arc<Gate>, request: Request<Incoming>) -> Respo
     }
 }
 
-/// The connection that a path names.
+/// The connection that a path names, or all of them.
 fn caller(gate: &Gate, agent: AgentName, path: &str) -> Result<Caller, Box<Response<Body>>> {
     let name = path
         .strip_prefix("/mcp")
         .unwrap_or_default()
         .trim_start_matches('/');
     if name.is_empty() {
-        let detail = "all servers at one address are not served yet; use /mcp/{server}";
-        let problem = Problem::new(StatusCode::NOT_FOUND, code::NOT_BUILT, detail);
-        return Err(Box::new(problem.response()));
+        return Ok(Caller { agent, link: None });
     }
     let link = is_name(name)
         .then(|| routing::link(gate, &agent, &ServerName::from(name), None))
         .flatten();
-    link.map(|link| Caller { agent, link }).ok_or_else(|| {
+    if link.is_none() {
         // The same for a server that does not exist and for one of other agents.
         let detail = "this agent has no server of that name";
         let problem = Problem::new(StatusCode::NOT_FOUND, code::UNKNOWN_SERVER, detail);
-        Box::new(problem.rpc(None, INVALID_REQUEST))
-    })
+        return Err(Box::new(problem.rpc(None, INVALID_REQUEST)));
+    }
+    Ok(Caller { agent, link })
 }
 
 fn not_allowed() -> Response<Body> {

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use steadfast::{CallHandle, Link, Listener, Message, ServerRequest};
-use steadfast_core::ServerName;
 use steadfast_core::question::{self, Addressee, Refusal};
+use steadfast_core::{AgentName, ServerName};
 
 use super::legacy;
+use super::merged::Changes;
 use super::modern::Hub;
 use super::session::Session;
 use super::sessions::Sessions;
@@ -17,6 +18,8 @@ use super::sessions::Sessions;
 pub(crate) struct Fanout {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) hub: Arc<Hub>,
+    /// For those who hear all servers of an agent.
+    pub(crate) changes: Arc<Changes>,
 }
 
 impl Listener for Fanout {
@@ -30,6 +33,7 @@ impl Listener for Fanout {
             }
         }
         self.hub.notify(agent, server, &message);
+        self.changes.notification(link, &message);
     }
 
     fn request(&self, link: &Arc<Link>, request: ServerRequest, in_flight: &[CallHandle]) {
@@ -57,6 +61,11 @@ impl Listener for Fanout {
             legacy::reopened(&session, link);
         }
         self.hub.reopened(link.agent(), link.server());
+        self.changes.reopened(link);
+    }
+
+    fn renamed(&self, agent: &AgentName) {
+        self.changes.all(agent);
     }
 }
 

@@ -10,6 +10,9 @@ use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use steadfast_core::code;
 use steadfast_core::wire::envelope::{self, Envelope, Invalid, Kind, Params};
+use steadfast_core::wire::splice;
+
+use super::merged::After;
 
 use crate::body::Body;
 use crate::problem::{INVALID_REQUEST, PARSE_ERROR, Problem, sanitised};
@@ -23,6 +26,8 @@ pub(crate) struct Inbound {
     pub(crate) message: Bytes,
     pub(crate) envelope: Envelope,
     pub(crate) params: Params,
+    /// What is still to be done with the response.
+    pub(crate) after: Option<Box<After>>,
 }
 
 /// What a body holds.
@@ -47,7 +52,26 @@ impl Inbound {
             message,
             envelope,
             params,
+            after: None,
         })
+    }
+
+    /// The URI under which the agent asked for a resource, where the server has another one.
+    pub(crate) fn asked_uri(&self) -> Option<&str> {
+        match self.after.as_deref() {
+            Some(After::Uri { asked, .. }) => Some(asked),
+            Some(After::Task { .. }) | None => None,
+        }
+    }
+
+    /// The same message with another text in one place.
+    pub(crate) fn with_text(&self, range: Range<usize>, text: &str) -> Result<Self, Invalid> {
+        let text = splice::quote(text);
+        let mut edits = [splice::Edit {
+            range,
+            with: text.as_bytes(),
+        }];
+        Self::read(splice::apply(&self.message, &mut edits).into())
     }
 
     /// The method, decoded; empty for answers.
@@ -245,6 +269,20 @@ mod tests {
         assert_eq!(inbound.method(), "tools/call");
         assert_eq!(inbound.id().unwrap(), &br#""a""#[..]);
         assert_eq!(inbound.text(inbound.params.name.as_ref()).unwrap(), "t");
+    }
+
+    #[test]
+    fn another_text_leaves_every_other_byte() {
+        let inbound =
+            message(r#"{"jsonrpc":"2.0", "id":1.0,"method":"x","params":{"name":"a__t","n":1e2}}"#)
+                .unwrap();
+        let renamed = inbound.with_text(inbound.params.name.clone().unwrap(), "t\"");
+        let renamed = renamed.unwrap();
+        assert_eq!(
+            renamed.message,
+            &br#"{"jsonrpc":"2.0", "id":1.0,"method":"x","params":{"name":"t\"","n":1e2}}"#[..]
+        );
+        assert_eq!(renamed.text(renamed.params.name.as_ref()).unwrap(), "t\"");
     }
 
     #[test]

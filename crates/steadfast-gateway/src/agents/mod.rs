@@ -8,6 +8,7 @@
 //! | [`modern`] | requests that stand for themselves |
 //! | [`session`] | one session, and what is under way in it |
 //! | [`sessions`] | all of them: on record, in memory, forgotten |
+//! | [`merged`] | all servers of an agent as if they were one |
 //! | [`calling`] | one call while its answer is awaited |
 //! | [`events`] | the event log: streams that can be resumed |
 //! | [`stream_body`] | server-sent events on their way out |
@@ -30,6 +31,7 @@ pub(crate) mod fanout;
 pub(crate) mod hello;
 pub(crate) mod inbound;
 pub(crate) mod legacy;
+pub(crate) mod merged;
 pub(crate) mod modern;
 pub(crate) mod render;
 pub(crate) mod routing;

@@ -18,3 +18,9 @@ pub(crate) fn link(
 ) -> Option<Arc<Link>> {
     gate.keeper.link(agent, server)
 }
+
+/// The links that serve `agent` together, at the address of all its servers: those with the servers that are
+/// switched on, in the order of their names.
+pub(crate) fn links(gate: &Gate, agent: &AgentName, _session: Option<&Session>) -> Vec<Arc<Link>> {
+    gate.keeper.enabled_links_of(agent)
+}

@@ -284,6 +284,18 @@ impl Session {
         Some(splice::apply(&message, &mut edits).into())
     }
 
+    /// The server whose question has this progress token, as raw JSON.
+    pub(crate) fn asker_of(&self, token: &[u8]) -> Option<ServerName> {
+        let live = self.live.lock();
+        let asked = live.questions.iter().find(|question| {
+            let source = &question.request.message;
+            let read = envelope::read(source).ok();
+            let given = read.and_then(|read| envelope::read_params(source, &read).progress_token);
+            given.is_some_and(|range| source.get(range) == Some(token))
+        });
+        asked.map(|question| question.server.clone())
+    }
+
     /// The listening stream, made where there is none yet.
     pub(crate) fn listening(&self, open: impl FnOnce() -> Arc<Stream>) -> Arc<Stream> {
         Arc::clone(self.live.lock().listening.get_or_insert_with(open))

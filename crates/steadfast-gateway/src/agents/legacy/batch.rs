@@ -5,14 +5,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Response, StatusCode};
-use steadfast::Link;
 use steadfast_core::wire::envelope::Kind;
 
 use super::call::{Outcome, SessionCall, Step, begin};
-use super::{answer_here, answered, json_answer, notification};
+use super::{answered, json_answer, notification, place};
 use crate::Gate;
+use crate::agents::endpoint::Caller;
 use crate::agents::events::{Priming, Stream};
 use crate::agents::inbound::Inbound;
+use crate::agents::merged::Placed;
 use crate::agents::session::Session;
 use crate::agents::stream_body;
 use crate::body::Body;
@@ -21,7 +22,7 @@ use crate::problem::status_only;
 /// Serves all messages of a batch. Its requests are made together.
 pub(super) async fn post(
     gate: &Arc<Gate>,
-    link: &Arc<Link>,
+    caller: &Caller,
     session: &Arc<Session>,
     messages: Vec<Inbound>,
 ) -> Response<Body> {
@@ -29,7 +30,7 @@ pub(super) async fn post(
     for inbound in messages {
         match inbound.envelope.kind {
             Kind::Request => requests.push(inbound),
-            Kind::Notification => notification(link, session, &inbound).await,
+            Kind::Notification => notification(gate, caller, session, &inbound).await,
             Kind::Result | Kind::Error => answered(session, &inbound),
         }
     }
@@ -37,7 +38,10 @@ pub(super) async fn post(
         return status_only(StatusCode::ACCEPTED);
     }
     let progress = requests.iter().any(Inbound::wants_progress);
-    let parts = join_all(requests.into_iter().map(|it| part(gate, link, session, it))).await;
+    let parts = requests
+        .into_iter()
+        .map(|it| part(gate, caller, session, it));
+    let parts = join_all(parts).await;
     let streams = progress || parts.iter().any(|part| matches!(part, Outcome::Stream(_)));
     if streams {
         stream(gate, session, parts)
@@ -48,17 +52,18 @@ pub(super) async fn post(
 
 async fn part(
     gate: &Arc<Gate>,
-    link: &Arc<Link>,
+    caller: &Caller,
     session: &Arc<Session>,
     inbound: Inbound,
 ) -> Outcome {
-    if let Some(message) = answer_here(gate, link, session, &inbound).await {
-        return Outcome::Whole(Some(message));
-    }
-    let Some(begun) = begin(link, session, inbound) else {
+    let (link, inbound) = match place(gate, caller, session, Box::new(inbound)).await {
+        Placed::Here(message) => return Outcome::Whole(Some(message)),
+        Placed::At(link, inbound) => (link, inbound),
+    };
+    let Some(begun) = begin(&link, session, *inbound) else {
         return Outcome::Whole(None);
     };
-    begun.outcome(link).await
+    begun.outcome(&link).await
 }
 
 /// The responses as a JSON array.

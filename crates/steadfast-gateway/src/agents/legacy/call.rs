@@ -87,7 +87,9 @@ impl<F: Future<Output = Answer> + Send + Unpin + 'static> Begun<F> {
     /// Waits for the answer, or for the first message of a stream.
     pub(super) async fn outcome(mut self, link: &Arc<Link>) -> Outcome {
         let calling = match self.listening.first(&mut self.answer).await {
-            Some(Answer::Whole { message, .. }) => return Outcome::Whole(Some(message)),
+            Some(Answer::Whole { message, .. }) => {
+                return Outcome::Whole(Some(self.about.finish(message)));
+            }
             Some(Answer::Failed(failure)) => {
                 return Outcome::Whole(failed(&self.about, link, &failure));
             }

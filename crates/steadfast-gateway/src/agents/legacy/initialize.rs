@@ -12,7 +12,7 @@ use super::{SESSION_ID, json_answer, store_failed};
 use crate::Gate;
 use crate::agents::endpoint::Caller;
 use crate::agents::inbound::Inbound;
-use crate::agents::{hello, render};
+use crate::agents::{hello, merged, render};
 use crate::body::Body;
 use crate::problem::{INVALID_PARAMS, rpc_error};
 
@@ -27,27 +27,27 @@ pub(crate) async fn initialize(
         let message = rpc_error(Some(id), INVALID_PARAMS, "no protocolVersion", None);
         return json_answer(StatusCode::BAD_REQUEST, message);
     };
-    let link = &caller.link;
-    if link.hello().is_none() {
-        link.connected(gate.settings.hello_wait).await;
-    }
-    let opened = gate
-        .sessions
-        .open(
-            caller.agent.clone(),
-            Some(link.server().clone()),
-            revision,
-            client(inbound),
-        )
+    let (agent, link) = (caller.agent.clone(), caller.link.as_ref());
+    let result = match link {
+        Some(link) => {
+            if link.hello().is_none() {
+                link.connected(gate.settings.hello_wait).await;
+            }
+            hello::initialize(link, revision)
+        }
+        None => merged::initialize(gate, &agent, revision).await,
+    };
+    let server = link.map(|link| link.server().clone());
+    let sessions = &gate.sessions;
+    let opened = sessions
+        .open(agent, server, revision, client(inbound))
         .await;
     let (session_id, session) = match opened {
         Ok(opened) => opened,
         Err(error) => return store_failed(Some(id), &error),
     };
-    session
-        .unseen
-        .store(link.hello().is_none(), Ordering::Relaxed);
-    let result = hello::initialize(link, revision);
+    let unseen = link.is_some_and(|link| link.hello().is_none());
+    session.unseen.store(unseen, Ordering::Relaxed);
     let mut response = json_answer(StatusCode::OK, render::result(id, &result));
     // Hexadecimal digits are a header value.
     if let Ok(value) = HeaderValue::from_str(&session_id) {

@@ -19,6 +19,7 @@ use steadfast_core::{Era, Revision, RpcId, code};
 use super::endpoint::Caller;
 use super::events::Priming;
 use super::inbound::{self, Content, Inbound};
+use super::merged::{self, Asker, Placed};
 use super::session::Session;
 use super::{hello, render, routing, stream_body};
 use crate::Gate;
@@ -51,13 +52,13 @@ pub(crate) async fn post(
         Ok(session) => session,
         Err(refused) => return *refused,
     };
-    let link = link(gate, caller, &session);
+    let caller = &in_session(gate, caller, &session);
     match content {
-        Content::Message(inbound) => message(gate, &link, &session, inbound).await,
+        Content::Message(inbound) => message(gate, caller, &session, inbound).await,
         Content::Batch(body) if session.revision == Revision::V2025_03_26 => {
             match inbound::batch(&body) {
                 // Boxed as everything rare is: each connection holds room for what is not.
-                Ok(messages) => Box::pin(batch::post(gate, &link, &session, messages)).await,
+                Ok(messages) => Box::pin(batch::post(gate, caller, &session, messages)).await,
                 Err(invalid) => inbound::refusal(invalid),
             }
         }
@@ -86,9 +87,8 @@ async fn find(
     let found = match named.to_str() {
         Ok(named) => {
             let sessions = &gate.sessions;
-            sessions
-                .find(named, &caller.agent, Some(caller.link.server()))
-                .await
+            let server = caller.link.as_ref().map(|link| link.server());
+            sessions.find(named, &caller.agent, server).await
         }
         Err(_) => Ok(None),
     };
@@ -104,11 +104,14 @@ async fn find(
     }
 }
 
-/// The connection that serves this session.
-fn link(gate: &Gate, caller: &Caller, session: &Session) -> Arc<Link> {
-    let server = caller.link.server();
-    let link = routing::link(gate, &caller.agent, server, Some(session));
-    link.unwrap_or_else(|| Arc::clone(&caller.link))
+/// The caller, with the connection that serves this session.
+fn in_session(gate: &Gate, caller: &Caller, session: &Session) -> Caller {
+    let agent = caller.agent.clone();
+    let link = caller.link.as_ref().map(|link| {
+        let own = routing::link(gate, &agent, link.server(), Some(session));
+        own.unwrap_or_else(|| Arc::clone(link))
+    });
+    Caller { agent, link }
 }
 
 /// The store does not answer: 503, so that nobody takes the session for lost.
@@ -120,17 +123,17 @@ fn store_failed(id: Option<&[u8]>, error: &steadfast_store::Error) -> Response<B
 
 async fn message(
     gate: &Arc<Gate>,
-    link: &Arc<Link>,
+    caller: &Caller,
     session: &Arc<Session>,
     inbound: Box<Inbound>,
 ) -> Response<Body> {
     match inbound.envelope.kind {
-        Kind::Request => match answer_here(gate, link, session, &inbound).await {
-            Some(message) => json_answer(StatusCode::OK, message),
-            None => call::call(gate, link, session, inbound).await,
+        Kind::Request => match place(gate, caller, session, inbound).await {
+            Placed::Here(message) => json_answer(StatusCode::OK, message),
+            Placed::At(link, inbound) => call::call(gate, &link, session, inbound).await,
         },
         Kind::Notification => {
-            Box::pin(notification(link, session, &inbound)).await;
+            Box::pin(notification(gate, caller, session, &inbound)).await;
             status_only(StatusCode::ACCEPTED)
         }
         Kind::Result | Kind::Error => {
@@ -145,20 +148,23 @@ pub(crate) fn json_answer(status: StatusCode, message: Bytes) -> Response<Body> 
     whole(status, "application/json", message)
 }
 
-/// Requests that are not the server's business.
-async fn answer_here(
-    gate: &Gate,
-    link: &Arc<Link>,
-    session: &Session,
-    inbound: &Inbound,
-) -> Option<Bytes> {
-    match &*inbound.method() {
-        "ping" => Some(render::result(inbound.raw_id()?, b"{}")),
-        "resources/subscribe" | "resources/unsubscribe" => {
-            Box::pin(resources::answer(gate, link, session, inbound)).await
-        }
-        "logging/setLevel" => Box::pin(set_level(gate, link, session, inbound)).await,
+/// Answers a request that is not the server's business, or finds the server that it is for.
+async fn place(gate: &Gate, caller: &Caller, session: &Session, inbound: Box<Inbound>) -> Placed {
+    let here = match &*inbound.method() {
+        "ping" => inbound.raw_id().map(|id| render::result(id, b"{}")),
+        "logging/setLevel" => Box::pin(set_level(gate, caller, session, &inbound)).await,
         _ => None,
+    };
+    let placed = match (here, &caller.link) {
+        (Some(response), _) => Placed::Here(response),
+        (None, Some(link)) => Placed::At(Arc::clone(link), inbound),
+        (None, None) => Box::pin(merged::place(gate, &Asker::in_session(session), inbound)).await,
+    };
+    match placed {
+        Placed::At(link, inbound) if resources::is_subscription(&inbound) => {
+            Box::pin(resources::place(gate, link, session, inbound)).await
+        }
+        placed => placed,
     }
 }
 
@@ -166,7 +172,7 @@ async fn answer_here(
 /// asked to set it.
 async fn set_level(
     gate: &Gate,
-    link: &Link,
+    caller: &Caller,
     session: &Session,
     inbound: &Inbound,
 ) -> Option<Bytes> {
@@ -178,8 +184,17 @@ async fn set_level(
     {
         tracing::warn!(%error, "the log level of a session could not be kept");
     }
-    let modern = link.hello().is_some_and(|hello| hello.era() == Era::Modern);
-    modern.then(|| {
+    let is_answered_here = match &caller.link {
+        Some(link) => link.hello().is_some_and(|hello| hello.era() == Era::Modern),
+        None => {
+            if known {
+                let links = routing::links(gate, &caller.agent, Some(session));
+                merged::set_level(&links, inbound, &origin(session)).await;
+            }
+            true
+        }
+    };
+    is_answered_here.then(|| {
         if known {
             render::result(id, b"{}")
         } else {
@@ -215,18 +230,34 @@ pub(crate) fn origin(session: &Session) -> Origin {
     }
 }
 
-async fn notification(link: &Arc<Link>, session: &Arc<Session>, inbound: &Inbound) {
+async fn notification(gate: &Gate, caller: &Caller, session: &Arc<Session>, inbound: &Inbound) {
     match &*inbound.method() {
         // The keeper has opened the upstream session itself.
         "notifications/initialized" => {}
         "notifications/cancelled" => cancelled(session, inbound),
         _ => {
-            let (link, message, origin) =
-                (Arc::clone(link), inbound.message.clone(), origin(session));
-            let passing = tokio::spawn(async move { link.notify(message, &origin).await });
+            let links = match &caller.link {
+                Some(link) => vec![Arc::clone(link)],
+                None => addressed(gate, session, inbound),
+            };
+            let (message, origin) = (inbound.message.clone(), origin(session));
+            let passing =
+                tokio::spawn(async move { merged::notify(&links, &message, &origin).await });
             let _ = tokio::time::timeout(NOTIFICATION_PATIENCE, passing).await;
         }
     }
+}
+
+/// The servers that a notification is for: progress for the one that asked, everything else for all.
+fn addressed(gate: &Gate, session: &Session, inbound: &Inbound) -> Vec<Arc<Link>> {
+    if inbound.method() != "notifications/progress" {
+        return routing::links(gate, &session.agent, Some(session));
+    }
+    let token = inbound.part(inbound.params.progress_of.as_ref());
+    let server = token.and_then(|token| session.asker_of(token));
+    let link =
+        server.and_then(|server| routing::link(gate, &session.agent, &server, Some(session)));
+    link.into_iter().collect()
 }
 
 fn cancelled(session: &Session, inbound: &Inbound) {
@@ -282,7 +313,7 @@ pub(crate) async fn get(gate: &Arc<Gate>, caller: &Caller, headers: &HeaderMap) 
             let priming = Priming::of_listening(session.revision);
             let stream = session.listening(|| gate.events.open(session.key, priming, None));
             gate.sessions.listens(&session);
-            resources::restore(&session, &link(gate, caller, &session));
+            resources::restore(gate, &in_session(gate, caller, &session), &session);
             stream.read()
         }
     };

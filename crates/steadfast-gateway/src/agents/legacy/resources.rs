@@ -3,28 +3,36 @@
 //! the resource. Sessions of one agent share its connection, so a server is told that a resource is no
 //! longer wanted only when none of them wants it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use steadfast::{Link, Subscriber};
-use steadfast_core::Era;
 use steadfast_core::wire::json;
+use steadfast_core::{Era, ServerName};
 
 use crate::Gate;
+use crate::agents::endpoint::Caller;
 use crate::agents::inbound::Inbound;
+use crate::agents::merged::{self, Asker, Placed};
 use crate::agents::render;
 use crate::agents::session::Session;
 use crate::problem::{INVALID_PARAMS, rpc_error};
 
+/// The most resources that an agent may know by URIs of its own.
+const MOST_KNOWN: usize = 1_000;
+
 /// The resources that one session wants to hear of. They are on record with it.
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
+    /// As the agent asked for them.
     uris: Mutex<BTreeSet<String>>,
-    /// Made when it is first needed, and gone with the session: so are its wishes at the keeper.
-    subscriber: OnceLock<Subscriber>,
+    /// Made when they are first needed, and gone with the session: so are its wishes at the keeper.
+    subscribers: Mutex<BTreeMap<ServerName, Arc<Subscriber>>>,
+    /// As the agent asked for them, by server and the server's own URI, where these are different.
+    known: Mutex<BTreeMap<(ServerName, String), String>>,
     /// Whether the keeper knows of them.
     restored: AtomicBool,
 }
@@ -43,32 +51,84 @@ impl Subscriptions {
         self.uris.lock().iter().cloned().collect()
     }
 
-    fn subscriber(&self, link: &Arc<Link>) -> &Subscriber {
-        self.subscriber.get_or_init(|| link.subscriber())
+    /// The URI under which the agent asked for the resource `theirs` of a server, where it is another one.
+    pub(crate) fn known_as(&self, server: &ServerName, theirs: &str) -> Option<String> {
+        let known = self.known.lock();
+        known.get(&(server.clone(), theirs.to_owned())).cloned()
+    }
+
+    fn knows_as(&self, server: &ServerName, theirs: &str, asked: &str) {
+        let mut known = self.known.lock();
+        if theirs != asked && known.len() < MOST_KNOWN {
+            known.insert((server.clone(), theirs.to_owned()), asked.to_owned());
+        }
+    }
+
+    fn subscriber(&self, link: &Arc<Link>) -> Arc<Subscriber> {
+        let mut subscribers = self.subscribers.lock();
+        let subscriber = subscribers
+            .entry(link.server().clone())
+            .or_insert_with(|| Arc::new(link.subscriber()));
+        Arc::clone(subscriber)
     }
 }
 
 /// Asks again for what a session wanted before it left the memory, now that its agent listens.
-pub(super) fn restore(session: &Arc<Session>, link: &Arc<Link>) {
+pub(super) fn restore(gate: &Arc<Gate>, caller: &Caller, session: &Arc<Session>) {
     if session.subscriptions.restored.swap(true, Ordering::Relaxed) {
         return;
     }
-    let wanted = session.subscriptions.uris.lock().clone();
+    let wanted = session.subscriptions.uris();
     if wanted.is_empty() {
         return;
     }
-    let (session, link) = (Arc::clone(session), Arc::clone(link));
+    let (gate, session, link) = (Arc::clone(gate), Arc::clone(session), caller.link.clone());
     tokio::spawn(async move {
-        let subscriber = session.subscriptions.subscriber(&link);
-        if subscriber.subscribe(wanted.clone()).await.is_err() {
-            // The server is down: it is asked when it is there again.
-            wanted.iter().for_each(|uri| subscriber.joins(uri));
+        let mut by_server: BTreeMap<ServerName, (Arc<Link>, BTreeSet<String>)> = BTreeMap::new();
+        for asked in wanted {
+            let owner = match &link {
+                Some(link) => Ok((Arc::clone(link), asked.clone())),
+                None => merged::whose(&gate, &Asker::in_session(&session), &asked).await,
+            };
+            if let Ok((link, theirs)) = owner {
+                let server = link.server().clone();
+                session.subscriptions.knows_as(&server, &theirs, &asked);
+                let (_, uris) = by_server.entry(server).or_insert((link, BTreeSet::new()));
+                uris.insert(theirs);
+            }
+        }
+        for (link, uris) in by_server.into_values() {
+            let subscriber = session.subscriptions.subscriber(&link);
+            if subscriber.subscribe(uris.clone()).await.is_err() {
+                // The server is down: it is asked when it is there again.
+                uris.iter().for_each(|uri| subscriber.joins(uri));
+            }
         }
     });
 }
 
-/// Answers a request of either kind; `None` where the server does.
-pub(super) async fn answer(
+/// Whether a request subscribes to a resource, or gives it up.
+pub(super) fn is_subscription(inbound: &Inbound) -> bool {
+    matches!(
+        &*inbound.method(),
+        "resources/subscribe" | "resources/unsubscribe"
+    )
+}
+
+/// Answers a request of either kind, or leaves that to the server.
+pub(super) async fn place(
+    gate: &Gate,
+    link: Arc<Link>,
+    session: &Session,
+    inbound: Box<Inbound>,
+) -> Placed {
+    match answer(gate, &link, session, &inbound).await {
+        Some(response) => Placed::Here(response),
+        None => Placed::At(link, inbound),
+    }
+}
+
+async fn answer(
     gate: &Gate,
     link: &Arc<Link>,
     session: &Session,
@@ -77,9 +137,11 @@ pub(super) async fn answer(
     let id = inbound.raw_id()?;
     let uri = inbound.params.uri.clone();
     let uri = json::text(&inbound.message, uri?)?.into_owned();
+    let asked = inbound.asked_uri().unwrap_or(&uri).to_owned();
     let modern = link.hello()?.era() == Era::Modern;
     let subscriber = session.subscriptions.subscriber(link);
     let answered = if inbound.method() == "resources/subscribe" {
+        session.subscriptions.knows_as(link.server(), &uri, &asked);
         if modern {
             let honoured = subscriber.subscribe([uri.clone()].into()).await;
             if !honoured.ok()?.contains(&uri) {
@@ -89,10 +151,10 @@ pub(super) async fn answer(
         } else {
             subscriber.joins(&uri);
         }
-        session.subscriptions.uris.lock().insert(uri);
+        session.subscriptions.uris.lock().insert(asked);
         modern
     } else {
-        session.subscriptions.uris.lock().remove(&uri);
+        session.subscriptions.uris.lock().remove(&asked);
         if modern {
             subscriber.unsubscribe(&uri).await;
             true

@@ -33,10 +33,6 @@ pub(crate) enum Scope {
     /// Those of one server.
     One(Connection),
     /// Those of all servers of an agent.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "all servers at one address are not served yet")
-    )]
     All(AgentName),
 }
 
@@ -108,18 +104,23 @@ struct Listener {
 impl Listener {
     /// Sends on what it wants to hear. Whether it keeps up.
     fn hear(&self, server: &ServerName, message: &Bytes) -> bool {
-        let Some(message) = self.audience.hears(server, message) else {
+        match self.audience.hears(server, message) {
+            Some(message) => self.send(&message),
+            None => true,
+        }
+    }
+
+    /// Sends on what its filter wants. Whether it keeps up.
+    fn send(&self, message: &Bytes) -> bool {
+        let Ok(read) = envelope::read(message) else {
             return true;
         };
-        let Ok(read) = envelope::read(&message) else {
-            return true;
-        };
-        let uri = envelope::read_params(&message, &read).uri;
-        let uri = uri.and_then(|range| json::text(&message, range));
-        if !self.filter.wants(&read.method(&message), uri.as_deref()) {
+        let uri = envelope::read_params(message, &read).uri;
+        let uri = uri.and_then(|range| json::text(message, range));
+        if !self.filter.wants(&read.method(message), uri.as_deref()) {
             return true;
         }
-        let tagged = message::tagged(&message, &read, &self.id);
+        let tagged = message::tagged(message, &read, &self.id);
         self.queue.try_send(tagged.into()).is_ok()
     }
 
@@ -151,6 +152,21 @@ impl Hub {
             // Whoever is too slow is dropped, which ends its stream.
             those.retain(|it| it.hear(server, message));
         }
+    }
+
+    /// Tells those who hear all servers of an agent something of our own.
+    pub(crate) fn announce(&self, agent: &AgentName, message: &Bytes) {
+        let mut streams = self.streams.lock();
+        if let Some(those) = streams.by_agent.get_mut(agent) {
+            those.retain(|it| it.audience.scope.server().is_some() || it.send(message));
+        }
+    }
+
+    /// Whether anybody hears all servers of an agent.
+    pub(crate) fn is_heard_by(&self, agent: &AgentName) -> bool {
+        let streams = self.streams.lock();
+        let those = streams.by_agent.get(agent).map_or(&[][..], Vec::as_slice);
+        those.iter().any(|it| it.audience.scope.server().is_none())
     }
 
     /// The server is there again: every list may have changed.

@@ -1,7 +1,7 @@
 //! Agents without a session (2026-07-28): every request stands for itself, and a closed stream is a
 //! cancellation (streamable-http, "Cancellation"): what is dropped here tells the keeper.
 
-mod listen;
+pub(crate) mod listen;
 pub(crate) mod mirrored;
 
 use std::sync::Arc;
@@ -19,8 +19,9 @@ use super::calling::{About, Calling, Listening, Next, failed};
 use super::endpoint::Caller;
 use super::inbound::{self, Content, Inbound};
 use super::legacy::json_answer;
+use super::merged::{Asker, Placed};
 use super::stream_body::{self, Source};
-use super::{hello, render};
+use super::{hello, merged, render, routing};
 use crate::Gate;
 use crate::body::Body;
 use crate::problem::{
@@ -54,7 +55,7 @@ pub(crate) async fn post(
     };
     match inbound.envelope.kind {
         Kind::Request => request(gate, caller, headers, inbound).await,
-        Kind::Notification => Box::pin(notification(caller, *inbound)).await,
+        Kind::Notification => Box::pin(notification(gate, caller, *inbound)).await,
         // streamable-http, "Sending Messages" 4: clients MUST NOT send responses.
         Kind::Result | Kind::Error => Problem::new(
             StatusCode::BAD_REQUEST,
@@ -66,13 +67,17 @@ pub(crate) async fn post(
 }
 
 /// This revision defines no notification of a client; an extension may.
-async fn notification(caller: &Caller, inbound: Inbound) -> Response<Body> {
+async fn notification(gate: &Gate, caller: &Caller, inbound: Inbound) -> Response<Body> {
     // Closing the stream is the way to cancel; this message is "not expected" and without effect.
     if inbound.method() != "notifications/cancelled" {
         let origin = Origin::Modern {
             revision: Revision::LATEST_MODERN,
         };
-        caller.link.notify(inbound.message, &origin).await;
+        let links = match &caller.link {
+            Some(link) => vec![Arc::clone(link)],
+            None => routing::links(gate, &caller.agent, None),
+        };
+        merged::notify(&links, &inbound.message, &origin).await;
     }
     status_only(StatusCode::ACCEPTED)
 }
@@ -83,16 +88,27 @@ async fn request(
     headers: &HeaderMap,
     inbound: Box<Inbound>,
 ) -> Response<Body> {
-    let link = &caller.link;
-    let checked = mirrored::check(headers, &inbound).and_then(|revision| {
-        gate.mirrored
-            .check_params(headers, &inbound, link)
-            .map(|()| revision)
-    });
-    let revision = match checked {
+    let revision = match mirrored::check(headers, &inbound) {
         Ok(revision) => revision,
         Err(refused) => return refused.response(&inbound),
     };
+    match &caller.link {
+        Some(link) => to_one(gate, link, headers, inbound, revision).await,
+        None => Box::pin(to_all(gate, caller, headers, inbound, revision)).await,
+    }
+}
+
+/// A request at the address of one server.
+async fn to_one(
+    gate: &Arc<Gate>,
+    link: &Arc<Link>,
+    headers: &HeaderMap,
+    inbound: Box<Inbound>,
+    revision: Revision,
+) -> Response<Body> {
+    if let Err(refused) = gate.mirrored.check_params(headers, &inbound, link) {
+        return refused.response(&inbound);
+    }
     let id = inbound.raw_id().unwrap_or(b"null");
     let translated = link.hello().is_some_and(|hello| hello.era() == Era::Legacy);
     let listens = inbound.method() == "subscriptions/listen";
@@ -111,6 +127,49 @@ async fn request(
         }
     }
     call(gate, link, inbound, revision, translated).await
+}
+
+/// A request at the address of all servers of the agent. Its headers agree with what the agent wrote; what
+/// goes to a server gets headers of its own (PV-08).
+async fn to_all(
+    gate: &Arc<Gate>,
+    caller: &Caller,
+    headers: &HeaderMap,
+    inbound: Box<Inbound>,
+    revision: Revision,
+) -> Response<Body> {
+    let asker = Asker {
+        agent: &caller.agent,
+        session: None,
+        revision,
+    };
+    let id = inbound.raw_id().unwrap_or(b"null");
+    match &*inbound.method() {
+        "server/discover" => {
+            let result = merged::discover(gate, &asker).await;
+            return json_answer(StatusCode::OK, render::result(id, &result));
+        }
+        "subscriptions/listen" => return merged::listen(gate, &asker, &inbound).await,
+        method if REMOVED.contains(&method) => return no_such_method(id, method),
+        _ => {}
+    }
+    let progress = inbound.wants_progress();
+    let (link, inbound) = match merged::place(gate, &asker, inbound).await {
+        Placed::At(link, inbound) => (link, inbound),
+        Placed::Here(message) => {
+            let status = whole_status(200, &message, true);
+            return if progress && status == StatusCode::OK {
+                events([message].into_iter())
+            } else {
+                json_answer(status, message)
+            };
+        }
+    };
+    if let Err(refused) = gate.mirrored.check_params(headers, &inbound, &link) {
+        return refused.response(&inbound);
+    }
+    let translated = link.hello().is_some_and(|hello| hello.era() == Era::Legacy);
+    call(gate, &link, inbound, revision, translated).await
 }
 
 /// streamable-http, "Protocol Version Header": 404 with -32601 for a method that is not implemented.
@@ -136,6 +195,7 @@ async fn call(
     let listening = Listening::to(handle.clone());
     match ask(link, inbound, revision, handle).await {
         Answer::Whole { status, message } => {
+            let message = about.finish(message);
             let status = whole_status(status, &message, translated);
             if progress && status == StatusCode::OK {
                 events(listening.notifications().chain([message]))
