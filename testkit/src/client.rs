@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 
 use crate::PATIENCE;
 use crate::sse::{Block, Decoder, Fields};
+use crate::stream::Stream;
 
 /// Headers as given: names and values in order.
 pub type Headers = Vec<(String, String)>;
@@ -23,6 +24,19 @@ pub async fn send(
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> io::Result<Sent> {
+    let stream = Stream::Plain(TcpStream::connect(address).await?);
+    send_over(stream, &address.to_string(), method, path, headers, body).await
+}
+
+/// The same over a connection that is there.
+pub(crate) async fn send_over(
+    mut stream: Stream,
+    host: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> io::Result<Sent> {
     let given = |name: &str| {
         headers
             .iter()
@@ -30,7 +44,7 @@ pub async fn send(
     };
     let mut head = format!("{method} {path} HTTP/1.1\r\n");
     if !given("host") {
-        head.push_str(&format!("Host: {address}\r\n"));
+        head.push_str(&format!("Host: {host}\r\n"));
     }
     if !given("connection") {
         head.push_str("Connection: close\r\n");
@@ -44,9 +58,9 @@ pub async fn send(
     head.push_str("\r\n");
     let mut bytes = head.into_bytes();
     bytes.extend_from_slice(body);
-    let mut stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
+    stream.tcp().set_nodelay(true)?;
     stream.write_all(&bytes).await?;
+    stream.flush().await?;
     Ok(Sent {
         stream,
         buffer: BytesMut::new(),
@@ -56,7 +70,7 @@ pub async fn send(
 /// A request that has left; its answer has not come yet. Dropping it closes the connection.
 #[derive(Debug)]
 pub struct Sent {
-    stream: TcpStream,
+    stream: Stream,
     buffer: BytesMut,
 }
 
@@ -96,7 +110,7 @@ impl Sent {
 }
 
 /// Reads once. A peer that is silent beyond all patience fails the test instead of hanging it.
-async fn read(stream: &mut TcpStream, buffer: &mut BytesMut) -> io::Result<usize> {
+async fn read(stream: &mut Stream, buffer: &mut BytesMut) -> io::Result<usize> {
     tokio::time::timeout(PATIENCE, stream.read_buf(buffer)).await?
 }
 
@@ -134,7 +148,7 @@ pub struct Response {
     pub headers: Headers,
     /// When the head was complete.
     pub at: Instant,
-    stream: TcpStream,
+    stream: Stream,
     buffer: BytesMut,
     body: Body,
 }

@@ -6,10 +6,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::behaviour;
+use crate::issuer;
 use crate::log::{Ending, Event, Request};
 use crate::reply::{Reply, Step, run};
 use crate::session::Outbox;
-use crate::shared::Shared;
+use crate::shared::{Role, Shared};
 use crate::sse;
 use crate::wire::{Flow, Framing, Stop, Transport, Wire};
 
@@ -105,7 +106,7 @@ impl<'a> Exchange<'a> {
                 self.request.tool().unwrap_or_default(),
                 self.request.arguments(),
             ),
-            Step::Run => behaviour::answer(self).await?,
+            Step::Run => self.run().await?,
             Step::Before(bytes) => self.wire.before = Some(bytes.clone()),
             Step::CutAfter(bytes, end) => self.wire.cut = Some((*bytes, *end)),
             Step::Drip(bytes, pause) => self.wire.drip = Some((*bytes, *pause)),
@@ -133,6 +134,14 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
+    async fn run(&mut self) -> Flow {
+        let shared = Arc::clone(&self.shared);
+        match &shared.role {
+            Role::McpServer => behaviour::answer(self).await,
+            Role::Issuer(state) => issuer::answer(self, state).await,
+        }
+    }
+
     async fn repeat(&mut self, bytes: &[u8], every: Duration, times: Option<u64>) -> Flow {
         let mut left = times;
         while left != Some(0) {
@@ -157,12 +166,18 @@ impl<'a> Exchange<'a> {
                 .await;
         }
 
+        self.content(status, "application/json", body.as_bytes())
+            .await
+    }
+
+    /// A response with any content.
+    pub(crate) async fn content(&mut self, status: u16, content_type: &str, body: &[u8]) -> Flow {
         self.wire.head.status.get_or_insert(status);
-        self.wire.header("content-type", "application/json");
+        self.wire.header("content-type", content_type);
         self.wire
             .send_head(Framing::Length(body.len() as u64))
             .await?;
-        self.wire.body(body.as_bytes()).await
+        self.wire.body(body).await
     }
 
     /// A response without a body.

@@ -48,6 +48,13 @@ impl Request {
         self.header("mcp-session-id")
     }
 
+    /// The bearer token that the request carries; the scheme in any case (RFC 9110 section 11.1).
+    #[must_use]
+    pub fn bearer(&self) -> Option<&str> {
+        let (scheme, token) = self.header("authorization")?.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then_some(token)
+    }
+
     /// Method of the JSON-RPC message in the body.
     #[must_use]
     pub fn rpc_method(&self) -> Option<&str> {
@@ -81,6 +88,59 @@ impl Request {
     pub fn arguments(&self) -> &Value {
         self.pointer("/params/arguments").unwrap_or(&Value::Null)
     }
+
+    /// Path without its query.
+    #[must_use]
+    pub fn path_only(&self) -> &str {
+        self.path.split('?').next().unwrap_or_default()
+    }
+
+    /// The parameters of the query, decoded.
+    #[must_use]
+    pub fn query(&self) -> Parameters {
+        let query = self.path.split_once('?').map_or("", |(_, query)| query);
+        Parameters::parse(query.as_bytes())
+    }
+
+    /// The parameters of a form in the body, decoded; none where the body is no form.
+    #[must_use]
+    pub fn form(&self) -> Parameters {
+        match self.header("content-type") {
+            Some(value) if value.starts_with("application/x-www-form-urlencoded") => {
+                Parameters::parse(&self.body)
+            }
+            Some(_) | None => Parameters::default(),
+        }
+    }
+}
+
+/// Decoded parameters of a query or a form, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parameters(pub Vec<(String, String)>);
+
+impl Parameters {
+    fn parse(text: &[u8]) -> Self {
+        Self(url::form_urlencoded::parse(text).into_owned().collect())
+    }
+
+    /// The first value of a parameter.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// A parameter whose value is a list with spaces, such as `scope`; empty where it is absent.
+    #[must_use]
+    pub fn list(&self, name: &str) -> Vec<String> {
+        words(self.get(name).unwrap_or_default())
+    }
+}
+
+pub(crate) fn words(list: &str) -> Vec<String> {
+    list.split_ascii_whitespace().map(str::to_owned).collect()
 }
 
 /// How a response ended.
@@ -320,8 +380,9 @@ impl fmt::Display for RequestLog {
                     let session = request.session().unwrap_or("-");
                     writeln!(
                         f,
-                        "#{index} {} on {} session {session}",
+                        "#{index} {} {} on {} session {session}",
                         label(request),
+                        request.path_only(),
                         request.connection
                     )?;
                 }

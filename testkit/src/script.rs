@@ -102,11 +102,18 @@ impl Matcher {
         self.when(move |request| request.header(&name).is_some())
     }
 
+    /// Only with a form in the body that has this field, such as `grant_type` with `refresh_token`.
+    #[must_use]
+    pub fn form(self, field: &str, value: &str) -> Self {
+        let (field, value) = (field.to_owned(), value.to_owned());
+        self.when(move |request| request.form().get(&field) == Some(&value))
+    }
+
     /// Only on this path, without its query.
     #[must_use]
     pub fn path(self, path: &str) -> Self {
         let path = path.to_owned();
-        self.when(move |request| request.path.split('?').next() == Some(&path))
+        self.when(move |request| request.path_only() == path)
     }
 
     /// Only on the connection with this number, from 1.

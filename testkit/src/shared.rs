@@ -68,10 +68,21 @@ impl Drop for Registered {
     }
 }
 
+/// What answers where no rule of the script does.
+pub(crate) enum Role {
+    /// The server's [`Behaviour`].
+    McpServer,
+    /// An authorization server.
+    Issuer(Arc<crate::issuer::State>),
+}
+
 pub(crate) type ExitHook = Arc<dyn Fn() + Send + Sync>;
 
 /// What every connection of a server sees.
 pub(crate) struct Shared {
+    pub(crate) role: Role,
+    /// Scheme, host and port, as the server calls itself.
+    pub(crate) origin: String,
     pub(crate) behaviour: RwLock<Arc<Behaviour>>,
     pub(crate) script: Script,
     pub(crate) log: RequestLog,
@@ -89,8 +100,15 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(behaviour: Behaviour, ledger: Ledger) -> Arc<Self> {
+    pub(crate) fn new(
+        behaviour: Behaviour,
+        ledger: Ledger,
+        origin: String,
+        role: Role,
+    ) -> Arc<Self> {
         Arc::new(Self {
+            role,
+            origin,
             behaviour: RwLock::new(Arc::new(behaviour)),
             script: Script::default(),
             log: RequestLog::default(),

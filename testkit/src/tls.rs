@@ -5,14 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::ServerConfig;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use tokio_rustls::TlsAcceptor;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 /// A certificate authority with one server certificate for the given names.
 #[derive(Clone, Debug)]
 pub struct Tls {
     ca_pem: String,
+    client: Arc<ClientConfig>,
     http1: Arc<ServerConfig>,
     http2: Arc<ServerConfig>,
 }
@@ -41,6 +43,7 @@ impl Tls {
         };
         Ok(Self {
             ca_pem: ca.pem(),
+            client: client(ca.der())?,
             http1: config(&[b"http/1.1"])?,
             http2: config(&[b"h2", b"http/1.1"])?,
         })
@@ -62,6 +65,29 @@ impl Tls {
     pub(crate) fn acceptor(&self, http2: bool) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(if http2 { &self.http2 } else { &self.http1 }))
     }
+
+    /// Connects as a client that trusts the authority.
+    pub(crate) async fn connect(
+        &self,
+        host: &str,
+        tcp: TcpStream,
+    ) -> io::Result<TlsStream<TcpStream>> {
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        let connector = TlsConnector::from(Arc::clone(&self.client));
+        Ok(connector.connect(name, tcp).await?.into())
+    }
+}
+
+fn client(ca: &CertificateDer<'static>) -> io::Result<Arc<ClientConfig>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(ca.clone()).map_err(io::Error::other)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
 }
 
 fn authority() -> Result<CertifiedIssuer<'static, KeyPair>, rcgen::Error> {

@@ -11,7 +11,7 @@ use crate::session::{Frame, Session};
 use crate::tool::Run;
 use crate::wire::Flow;
 
-const MESSAGES: &str = "/messages";
+pub(super) const MESSAGES: &str = "/messages";
 
 pub(super) async fn answer(exchange: &mut Exchange<'_>, behaviour: &Behaviour) -> Flow {
     let path = exchange.request.path.clone();

@@ -5,7 +5,7 @@ mod legacy;
 mod methods;
 mod modern;
 
-pub(crate) use modern::notify_subscription;
+pub(crate) use modern::{is_modern, notify_subscription};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +13,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::exchange::Exchange;
+use crate::issuer::Issuer;
+use crate::protection::{self, Protection};
 use crate::session::{Outbox, Session};
 use crate::tool::{Run, Tool};
 use crate::wire::{Flow, Stop};
@@ -86,6 +88,8 @@ pub struct Behaviour {
     pub ttl_ms: i64,
     /// Close connections that idle for so long.
     pub keep_alive: Option<Duration>,
+    /// Which tokens are wanted; `None` is none.
+    pub protection: Option<Protection>,
 }
 
 impl Behaviour {
@@ -118,6 +122,7 @@ impl Behaviour {
             honours: None,
             ttl_ms: 0,
             keep_alive: None,
+            protection: None,
         }
     }
 
@@ -194,6 +199,24 @@ impl Behaviour {
         self
     }
 
+    /// Only with tokens of this authorization server.
+    #[must_use]
+    pub fn protected_by(self, issuer: &Issuer) -> Self {
+        self.protected(Protection::by(issuer))
+    }
+
+    /// Only with the tokens that the protection wants.
+    #[must_use]
+    pub fn protected(mut self, protection: Protection) -> Self {
+        self.protection = Some(protection);
+        self
+    }
+
+    /// Whether this is a path of the protocol's own.
+    pub(crate) fn serves(&self, path: &str) -> bool {
+        path == self.path || (self.speaks == Speaks::HttpSse && path == http_sse::MESSAGES)
+    }
+
     pub(crate) fn tool(&self, name: &str) -> Option<&Tool> {
         self.tools.iter().find(|tool| tool.name == name)
     }
@@ -210,10 +233,15 @@ impl Behaviour {
 /// Answers a request as the server's protocol asks.
 pub(crate) async fn answer(exchange: &mut Exchange<'_>) -> Flow {
     let behaviour = exchange.shared.behaviour();
+    if let Some(protection) = &behaviour.protection
+        && !protection::admits(exchange, &behaviour, protection).await?
+    {
+        return Ok(());
+    }
     if behaviour.speaks == Speaks::HttpSse {
         return http_sse::answer(exchange, &behaviour).await;
     }
-    if exchange.request.path.split('?').next() != Some(&behaviour.path) {
+    if exchange.request.path_only() != behaviour.path {
         return exchange.empty(404).await;
     }
     match behaviour.speaks {

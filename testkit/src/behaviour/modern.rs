@@ -20,7 +20,7 @@ const MISSING_CAPABILITY: i64 = -32021;
 const UNSUPPORTED_VERSION: i64 = -32022;
 
 /// Whether a request to a server of both eras is a modern one ("Backward Compatibility": it carries modern `_meta`).
-pub(super) fn is_modern(request: &Request) -> bool {
+pub(crate) fn is_modern(request: &Request) -> bool {
     request.pointer(VERSION).is_some()
 }
 
