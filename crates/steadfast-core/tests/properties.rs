@@ -3,14 +3,14 @@
 
 mod common;
 
-use common::{Answer, Connection, Listen, Machine, Moment, Session, Subscription};
+use common::{Answer, Catalog, Connection, Listen, Machine, Moment, Session, Subscription};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use steadfast_core::step::Outcome;
 use steadfast_core::stream::{self, Break, answer, listen, subscription};
 use steadfast_core::{
-    AttemptId, EventCursor, Fault, Generation, Jitter, Kind, Millis, Mono, SessionId, connection,
-    session,
+    AttemptId, EventCursor, Fault, Generation, Jitter, Kind, Millis, Mono, SessionId, catalog,
+    connection, session,
 };
 
 /// One move of a random walk: time passes, then something happens.
@@ -145,6 +145,28 @@ fn connection_event(one: Move, step: u64) -> connection::Event {
         },
         _ => Event::Due {
             last_answer: (one.pick > 100).then(|| Mono(u64::from(one.pick) * 1_000)),
+        },
+    }
+}
+
+fn catalog_event(one: Move, step: u64) -> catalog::Event {
+    use catalog::{Event, Life};
+    let generation = Generation(recent(step / 16, one.pick) + 1);
+    match one.kind % 12 {
+        0 => Event::Reopened { generation },
+        1 => Event::Changed,
+        2 => Event::Deaf,
+        3 => Event::Doubted,
+        4..=6 => Event::Asked { generation },
+        7 => Event::Failed { generation },
+        _ => Event::Fetched {
+            generation,
+            size: usize::from(one.pick % 9),
+            life: if one.pick > 100 {
+                Life::UntilNews
+            } else {
+                Life::Never
+            },
         },
     }
 }
@@ -312,6 +334,23 @@ proptest! {
             rebuilt.retain(|at| now.since(*at) < policy.window);
             assert!(rebuilt.len() <= policy.rebuilds as usize, "rebuilt at {rebuilt:?}");
         })?;
+    }
+
+    /// And it never asks twice at a time.
+    #[test]
+    fn catalog_keeps_its_promises(moves in moves()) {
+        let mut under_way = false;
+        let mut live = Catalog::initial();
+        walk::<Catalog>(&moves, &Default::default(), catalog_event, |_, _| ())?;
+        for (step, one) in (1..).zip(&moves) {
+            let moment = Moment { now: Mono(step), jitter: Jitter(0), attempt: AttemptId(step) };
+            let step = Catalog::step(live, catalog_event(*one, step), moment, &Default::default());
+            if step.actions.contains(&catalog::Action::Fetch) {
+                prop_assert!(!under_way);
+            }
+            under_way = step.state.asked.is_some();
+            live = step.state;
+        }
     }
 
     #[test]

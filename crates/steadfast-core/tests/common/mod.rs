@@ -6,7 +6,9 @@ use std::fmt::Debug;
 
 use steadfast_core::step::Step;
 use steadfast_core::stream::{self, answer, listen, subscription};
-use steadfast_core::{AttemptId, Deadline, Jitter, Mono, Now, Wall, connection, grant, session};
+use steadfast_core::{
+    AttemptId, Deadline, Jitter, Mono, Now, Wall, catalog, connection, grant, session,
+};
 
 /// What a step may look at, for every machine.
 #[derive(Clone, Copy, Debug)]
@@ -193,6 +195,52 @@ machine!(
         | answer::State::Resuming { .. } => false,
     }
 );
+
+/// By hand: it has no deadlines, for lists are never polled.
+#[derive(Debug)]
+pub(crate) struct Catalog;
+
+impl Machine for Catalog {
+    const NAME: &'static str = "catalog";
+    type State = catalog::State;
+    type Event = catalog::Event;
+    type Action = catalog::Action;
+    type Fact = catalog::Fact;
+    type Policy = catalog::Policy;
+
+    fn initial() -> Self::State {
+        catalog::State::default()
+    }
+
+    fn step(
+        state: Self::State,
+        event: Self::Event,
+        moment: Moment,
+        policy: &Self::Policy,
+    ) -> Step<Self::State, Self::Fact, Self::Action> {
+        let context = catalog::Context {
+            now: moment.clocks(),
+            policy,
+        };
+        catalog::step(state, event, &context)
+    }
+
+    fn deadline(_: &Self::State, _: Now, _: &Self::Policy) -> Option<Deadline> {
+        None
+    }
+
+    fn replay(state: Self::State, fact: &Self::Fact) -> Self::State {
+        catalog::replay(state, fact)
+    }
+
+    fn name(state: &Self::State) -> &'static str {
+        state.standing.name()
+    }
+
+    fn sleeps(_: &Self::State, _: &Self::Policy) -> bool {
+        true
+    }
+}
 
 /// By hand: it is the only one whose deadlines are a matter of both clocks.
 #[derive(Debug)]

@@ -7,12 +7,12 @@
 mod common;
 mod page;
 
-use common::{Answer, Connection, Grant, Listen, Moment, Session, Subscription};
+use common::{Answer, Catalog, Connection, Grant, Listen, Moment, Session, Subscription};
 use page::{article, compare, drawn, variant};
 use steadfast_core::stream::{self, Break, Budget, answer, listen, subscription};
 use steadfast_core::{
     AttemptId, EventCursor, Fault, Generation, GrantGeneration, Jitter, Kind, Millis, Mono,
-    SessionId, Wall, connection, grant, session,
+    SessionId, Wall, catalog, connection, grant, session,
 };
 
 /// All states are drawn at this moment: what is due in them is due now.
@@ -224,6 +224,71 @@ fn spent_budget() -> Budget {
         hour: (NOW, stream::HOURLY),
         ..Budget::default()
     }
+}
+
+#[test]
+fn diagram_of_catalog() {
+    use catalog::{Complete, Event, Life, News, Standing, State};
+    let complete = |news| Complete {
+        size: 6,
+        life: Life::UntilNews,
+        news,
+    };
+    let state = |standing, asked| State {
+        generation: GENERATION,
+        standing,
+        asked,
+    };
+    let asked = Some(News::Quiet);
+    let whole = || Standing::Complete(complete(News::Quiet));
+    let held = |until, news| Standing::Held {
+        complete: complete(news),
+        until,
+    };
+    let announced = Standing::Complete(complete(News::Announced));
+    let later = NOW + Millis(1);
+    let states = [
+        drawn("not asked for", state(Standing::Unseen, None)),
+        drawn("asked for", state(Standing::Unseen, asked)),
+        drawn("not asked for", state(whole(), None)),
+        drawn("asked for", state(whole(), asked)),
+        drawn("a change announced, asked for", state(announced, asked)),
+        drawn("not asked for", state(held(later, News::Quiet), None)),
+        drawn("asked for", state(held(later, News::Quiet), asked)),
+        drawn(
+            "a change announced, asked for",
+            state(held(later, News::Announced), asked),
+        ),
+        drawn(
+            "asked for after the hold",
+            state(held(NOW, News::Quiet), asked),
+        ),
+    ];
+    let generation = GENERATION;
+    let fetched = |size| Event::Fetched {
+        generation,
+        size,
+        life: Life::UntilNews,
+    };
+    let events = [
+        (
+            "opened again",
+            Event::Reopened {
+                generation: GENERATION.next(),
+            },
+        ),
+        ("change announced", Event::Changed),
+        ("server's stream broke", Event::Deaf),
+        ("doubted", Event::Doubted),
+        ("wanted and stale", Event::Asked { generation }),
+        ("answered", fetched(6)),
+        ("answered, less than half of it", fetched(2)),
+        ("failed", Event::Failed { generation }),
+    ];
+    all_of!(Event: Reopened | Changed | Deaf | Doubted | Asked | Fetched | Failed, events.iter().map(|(_, event)| event));
+    all_of!(Standing: Unseen | Complete | Held, states.iter().map(|state| &state.it.standing));
+    let page = article::<Catalog>(&states, &events, &Default::default());
+    compare("catalog", &page);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use testkit::{Action, Agent, Behaviour, Daemon, Pending, Server, Tool};
 
 use super::{CHANGED, listed, told};
 use crate::common::{LIMIT, never};
-use crate::rig::{BOTH, Era, Rig, seen};
+use crate::rig::{BOTH, Era, PAIRINGS, Rig, seen};
 
 /// The default tools without `big`, with a new one, and with another schema of `echo`.
 fn others() -> Vec<Tool> {
@@ -63,11 +63,7 @@ async fn tools_are(daemon: &Daemon, server: &str, count: usize) {
 
 #[tokio::test]
 async fn ca_01_a_change_on_the_servers_stream_reaches_agents_and_the_list() {
-    for (agent, server) in [
-        (Era::Legacy, Era::Legacy),
-        (Era::Modern, Era::Legacy),
-        (Era::Modern, Era::Modern),
-    ] {
+    for (agent, server) in PAIRINGS {
         let rig = Rig::new(agent, server.behaviour()).await;
         let mut listening = Listening::of(&rig.agent, agent).await;
         let before = rig.server.log().count("tools/list");
