@@ -101,6 +101,12 @@ impl Upstream {
         self.config.url.as_str()
     }
 
+    /// Whether both show the same server to the same identity (2026-07-28 server/utilities/caching, "Cache Scope
+    /// Field": "MUST NOT be shared across authorization contexts").
+    pub(crate) fn shows_the_same_as(&self, other: &Self) -> bool {
+        self.config.url == other.config.url && self.config.headers == other.config.headers
+    }
+
     /// Where requests go: the configured path, or the one that the server redirected to for good.
     pub(crate) fn path(&self) -> PathAndQuery {
         self.path.read().clone()

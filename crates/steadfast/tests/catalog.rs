@@ -321,6 +321,46 @@ async fn another_address_is_another_server() {
 }
 
 #[tokio::test]
+async fn ca_03_what_was_shown_to_another_identity_is_forgotten() {
+    let server = Server::start(Behaviour::modern()).await;
+    let list = |names: &[&str]| {
+        let tools: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
+        json_rpc_result(json!({
+            "resultType": "complete", "tools": tools,
+            "ttlMs": 3_600_000, "cacheScope": "private",
+        }))
+    };
+    let user = |key| post("tools/list").header("x-key", key);
+    let script = server.script();
+    script.on(user("a")).reply(list(&["one", "two", "three"]));
+    script.on(user("b")).reply(list(&["one"]));
+    let (keeper, link) = link(&server).await;
+    let mut config = config::Server::at(server.url().parse().unwrap());
+    for (key, names) in [("a", &["one", "two", "three"][..]), ("b", &["one"])] {
+        config.headers.insert("x-key".into(), key.into());
+        keeper
+            .put_server("fake".into(), config.clone())
+            .await
+            .unwrap();
+        server
+            .log()
+            .wait_for(
+                |log| {
+                    log.posts("tools/list")
+                        .iter()
+                        .any(|it| it.header("x-key") == Some(key))
+                },
+                LIMIT,
+            )
+            .await
+            .unwrap();
+        assert!(link.connected(LIMIT).await);
+        let shown = link.list(List::Tools).await.unwrap();
+        assert_eq!(keys(&shown), names, "nothing of it is held for the other");
+    }
+}
+
+#[tokio::test]
 async fn denied_tools_are_in_no_list() {
     let server = Server::start(Behaviour::legacy("2025-11-25")).await;
     let (keeper, link) = link(&server).await;

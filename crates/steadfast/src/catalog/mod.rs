@@ -118,7 +118,7 @@ impl Catalog {
         }
     }
 
-    /// Another address is another server.
+    /// What another address shows, or the same one to another identity, is another list.
     pub(crate) fn forget(&self) {
         for list in List::ALL {
             let mut kept = self.kept(list);
@@ -161,6 +161,9 @@ impl Catalog {
         };
         let step = catalog::step(std::mem::take(&mut kept.state), event, &context);
         kept.state = step.state;
+        if kept.state.asked.is_none() {
+            kept.under_way = None;
+        }
         let action = step.actions.into_iter().next()?;
         match action {
             Action::Fetch => {}

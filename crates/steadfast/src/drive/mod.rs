@@ -206,7 +206,7 @@ impl Driver {
         match configured {
             Ok(Some(upstream)) => {
                 let before = self.link.upstream.write().replace(Arc::clone(&upstream));
-                if before.is_some_and(|before| before.address() != upstream.address()) {
+                if before.is_some_and(|before| !before.shows_the_same_as(&upstream)) {
                     self.link.catalog.forget();
                 }
                 self.feed(connection::Event::Enable).await;
