@@ -87,6 +87,12 @@ pub fn hash_id(id: &SessionId) -> IdHash {
     Sha256::digest(id.as_str().as_bytes()).into()
 }
 
+/// The hash under which a parked call is kept: whoever reads the store cannot go on with the call.
+#[must_use]
+pub fn hash_state(request_state: &str) -> IdHash {
+    Sha256::digest(request_state.as_bytes()).into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,6 +119,7 @@ mod tests {
         ];
         assert_eq!(KeyHash::of("abc"), KeyHash(abc));
         assert_eq!(hash_id(&SessionId::from("abc")), abc);
+        assert_eq!(hash_state("abc"), abc);
     }
 
     #[test]

@@ -23,8 +23,11 @@ pub mod suite;
 mod versioned;
 
 pub use error::{Error, Problem};
-pub use keys::{AgentKey, IdHash, KeyHash, hash_id, make_key};
+pub use keys::{AgentKey, IdHash, KeyHash, hash_id, hash_state, make_key};
 pub use memory::MemoryRecords;
-pub use model::{AgentRecord, AgentSessionRecord, ServerRecord, SessionRecord, Source, Transition};
+pub use model::{
+    AgentRecord, AgentSessionRecord, ParkedCallRecord, ParkedQuestion, ServerRecord, SessionRecord,
+    Source, Transition,
+};
 pub use records::{Records, SharedRecords};
 pub use sqlite::{SqliteOptions, SqliteRecords};

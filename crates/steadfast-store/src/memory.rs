@@ -9,7 +9,9 @@ use steadfast_core::{AgentName, ServerName, Wall};
 
 use crate::error::{Error, Problem};
 use crate::keys::{IdHash, KeyHash};
-use crate::model::{AgentRecord, AgentSessionRecord, ServerRecord, SessionRecord, Transition};
+use crate::model::{
+    AgentRecord, AgentSessionRecord, ParkedCallRecord, ServerRecord, SessionRecord, Transition,
+};
 use crate::records::Records;
 
 /// Records in memory. They keep every promise of [`Records`] but durability.
@@ -25,6 +27,7 @@ struct State {
     sessions: BTreeMap<(AgentName, ServerName), SessionRecord>,
     history: BTreeMap<(AgentName, ServerName), Vec<Transition>>,
     agent_sessions: BTreeMap<IdHash, AgentSessionRecord>,
+    parked_calls: BTreeMap<IdHash, ParkedCallRecord>,
     meta: BTreeMap<String, String>,
 }
 
@@ -103,6 +106,7 @@ impl Records for MemoryRecords {
             state
                 .agent_sessions
                 .retain(|_, session| session.agent != *name);
+            state.parked_calls.retain(|_, call| call.agent != *name);
             state.agents.remove(name).is_some()
         })
     }
@@ -135,6 +139,7 @@ impl Records for MemoryRecords {
             state
                 .agent_sessions
                 .retain(|_, session| session.server.as_ref() != Some(name));
+            state.parked_calls.retain(|_, call| call.server != *name);
             state.servers.remove(name).is_some()
         })
     }
@@ -244,6 +249,30 @@ impl Records for MemoryRecords {
                 .agent_sessions
                 .retain(|_, session| session.used_at >= before);
             (count - state.agent_sessions.len()) as u64
+        })
+    }
+
+    async fn put_parked_call(&self, call: &ParkedCallRecord) -> Result<(), Error> {
+        self.with(|state| {
+            state.parked_calls.insert(call.state_hash, call.clone());
+        })
+    }
+
+    async fn parked_call(&self, state_hash: &IdHash) -> Result<Option<ParkedCallRecord>, Error> {
+        self.with(|state| state.parked_calls.get(state_hash).cloned())
+    }
+
+    async fn remove_parked_call(&self, state_hash: &IdHash) -> Result<bool, Error> {
+        self.with(|state| state.parked_calls.remove(state_hash).is_some())
+    }
+
+    async fn remove_expired_parked_calls(&self, before: Wall) -> Result<u64, Error> {
+        self.with(|state| {
+            let count = state.parked_calls.len();
+            state
+                .parked_calls
+                .retain(|_, call| call.expires_at >= before);
+            (count - state.parked_calls.len()) as u64
         })
     }
 

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use steadfast_core::{AgentName, Fault, Revision, ServerName, SessionId, Wall};
+use steadfast_core::{AgentName, EventCursor, Fault, Revision, ServerName, SessionId, Wall};
 
 use crate::keys::{IdHash, KeyHash};
 
@@ -128,6 +129,63 @@ impl fmt::Debug for AgentSessionRecord {
             .field("revision", &self.revision)
             .field("opened_at", &self.opened_at)
             .field("used_at", &self.used_at)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A call of a modern agent on a legacy server that waits for its second leg, so that it can be gone on
+/// with after a restart. Its arguments are not kept: the second leg brings them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ParkedCallRecord {
+    /// The hash of its `requestState` ([`crate::hash_state`]); the state itself is never stored.
+    pub state_hash: IdHash,
+    /// Whose call it is.
+    pub agent: AgentName,
+    /// The server that asks.
+    pub server: ServerName,
+    /// The session with the server; none where it uses no session ids.
+    pub session: Option<SessionId>,
+    /// The RPC id that the server knows the call by.
+    pub rpc_id: i64,
+    /// The last event of the call's stream; none where its events have no ids.
+    pub cursor: Option<EventCursor>,
+    /// What the server asked.
+    pub questions: Vec<ParkedQuestion>,
+    /// The method of the call.
+    pub method: String,
+    /// Its tool, for `tools/call`.
+    pub tool: Option<String>,
+    /// The SHA-256 of what its legs have in common.
+    pub digest: IdHash,
+    /// When it left.
+    pub sent_at: Wall,
+    /// How many bytes of its body left.
+    pub bytes_sent: i64,
+    /// Until when its second leg is waited for.
+    pub expires_at: Wall,
+}
+
+/// One question of a server that is parked with its call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParkedQuestion {
+    /// Its key among the `inputRequests`.
+    pub key: String,
+    /// The server's id of it, as raw JSON.
+    pub id: String,
+    /// Its method.
+    pub method: String,
+}
+
+impl fmt::Debug for ParkedCallRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ParkedCallRecord")
+            .field("agent", &self.agent)
+            .field("server", &self.server)
+            .field("rpc_id", &self.rpc_id)
+            .field("questions", &self.questions)
+            .field("method", &self.method)
+            .field("tool", &self.tool)
+            .field("expires_at", &self.expires_at)
             .finish_non_exhaustive()
     }
 }

@@ -9,7 +9,9 @@ use steadfast_core::{AgentName, ServerName, Wall};
 
 use crate::error::Error;
 use crate::keys::{IdHash, KeyHash};
-use crate::model::{AgentRecord, AgentSessionRecord, ServerRecord, SessionRecord, Transition};
+use crate::model::{
+    AgentRecord, AgentSessionRecord, ParkedCallRecord, ServerRecord, SessionRecord, Transition,
+};
 
 /// The records of a backend, shared by all who use them.
 pub type SharedRecords = Arc<dyn Records>;
@@ -32,7 +34,7 @@ pub trait Records: Send + Sync + fmt::Debug {
     async fn agent(&self, name: &AgentName) -> Result<Option<AgentRecord>, Error>;
     /// The agent that has this key.
     async fn agent_by_key(&self, key: &KeyHash) -> Result<Option<AgentRecord>, Error>;
-    /// Removes an agent with its sessions in both directions; its history stays. Whether it was there.
+    /// Removes an agent with its sessions in both directions and its parked calls; its history stays. Whether it was there.
     async fn remove_agent(&self, name: &AgentName) -> Result<bool, Error>;
     /// Gives an agent a key; the one before is worth nothing from then on. Whether the agent is there.
     async fn set_agent_key(&self, name: &AgentName, key: KeyHash) -> Result<bool, Error>;
@@ -43,8 +45,8 @@ pub trait Records: Send + Sync + fmt::Debug {
     async fn servers(&self) -> Result<Vec<ServerRecord>, Error>;
     /// One server.
     async fn server(&self, name: &ServerName) -> Result<Option<ServerRecord>, Error>;
-    /// Removes a server with its sessions in both directions; its history stays, and so does what was
-    /// learned about its address. Whether it was there.
+    /// Removes a server with its sessions in both directions and the calls that are parked there; its
+    /// history stays, and so does what was learned about its address. Whether it was there.
     async fn remove_server(&self, name: &ServerName) -> Result<bool, Error>;
 
     /// What was learned about the server at an address.
@@ -90,6 +92,15 @@ pub trait Records: Send + Sync + fmt::Debug {
     async fn remove_agent_session(&self, id_hash: &IdHash) -> Result<bool, Error>;
     /// Forgets those that were last used before `before`. How many.
     async fn remove_idle_agent_sessions(&self, before: Wall) -> Result<u64, Error>;
+
+    /// Remembers a call that waits for its second leg.
+    async fn put_parked_call(&self, call: &ParkedCallRecord) -> Result<(), Error>;
+    /// The call with this hash of its state.
+    async fn parked_call(&self, state_hash: &IdHash) -> Result<Option<ParkedCallRecord>, Error>;
+    /// Forgets it. Whether it was there: of several who do this at a time one is told so.
+    async fn remove_parked_call(&self, state_hash: &IdHash) -> Result<bool, Error>;
+    /// Forgets those that expired before `before`. How many.
+    async fn remove_expired_parked_calls(&self, before: Wall) -> Result<u64, Error>;
 
     /// A setting of Steadfast's own.
     async fn meta(&self, key: &str) -> Result<Option<String>, Error>;

@@ -15,7 +15,8 @@ use super::writer::Work;
 use crate::error::{Error, Problem};
 use crate::keys::{IdHash, KeyHash};
 use crate::model::{
-    AgentRecord, AgentSessionRecord, ServerRecord, SessionRecord, Source, Transition,
+    AgentRecord, AgentSessionRecord, ParkedCallRecord, ServerRecord, SessionRecord, Source,
+    Transition,
 };
 use crate::records::Records;
 use crate::versioned;
@@ -122,6 +123,7 @@ impl Records for SqliteRecords {
                 for statement in [
                     "DELETE FROM sessions WHERE agent = ?",
                     "DELETE FROM agent_sessions WHERE agent = ?",
+                    "DELETE FROM parked_calls WHERE agent = ?",
                 ] {
                     query(statement)
                         .bind(name.clone())
@@ -169,6 +171,7 @@ impl Records for SqliteRecords {
                 for statement in [
                     "DELETE FROM sessions WHERE server = ?",
                     "DELETE FROM agent_sessions WHERE server = ?",
+                    "DELETE FROM parked_calls WHERE server = ?",
                 ] {
                     query(statement)
                         .bind(name.clone())
@@ -326,6 +329,45 @@ impl Records for SqliteRecords {
 
     async fn remove_idle_agent_sessions(&self, before: Wall) -> Result<u64, Error> {
         let statement = query("DELETE FROM agent_sessions WHERE used_at < ?").bind(before.0);
+        self.execute(statement).await
+    }
+
+    async fn put_parked_call(&self, call: &ParkedCallRecord) -> Result<(), Error> {
+        let statement = query(
+            "INSERT OR REPLACE INTO parked_calls (state_hash, agent, server, session, rpc_id, cursor, \
+             questions, method, tool, digest, sent_at, bytes_sent, expires_at) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        )
+        .bind(call.state_hash.to_vec())
+        .bind(text(&call.agent))
+        .bind(server_text(&call.server))
+        .bind(call.session.as_ref().map(|id| id.as_str().to_owned()))
+        .bind(call.rpc_id)
+        .bind(call.cursor.as_ref().map(|cursor| cursor.as_str().to_owned()))
+        .bind(self.json(&call.questions)?)
+        .bind(call.method.clone())
+        .bind(call.tool.clone())
+        .bind(call.digest.to_vec())
+        .bind(call.sent_at.0)
+        .bind(call.bytes_sent)
+        .bind(call.expires_at.0);
+        self.execute(statement).await.map(|_| ())
+    }
+
+    async fn parked_call(&self, state_hash: &IdHash) -> Result<Option<ParkedCallRecord>, Error> {
+        let statement =
+            query("SELECT * FROM parked_calls WHERE state_hash = ?").bind(state_hash.to_vec());
+        self.one(statement).await
+    }
+
+    async fn remove_parked_call(&self, state_hash: &IdHash) -> Result<bool, Error> {
+        let statement =
+            query("DELETE FROM parked_calls WHERE state_hash = ?").bind(state_hash.to_vec());
+        Ok(self.execute(statement).await? > 0)
+    }
+
+    async fn remove_expired_parked_calls(&self, before: Wall) -> Result<u64, Error> {
+        let statement = query("DELETE FROM parked_calls WHERE expires_at < ?").bind(before.0);
         self.execute(statement).await
     }
 

@@ -4,13 +4,14 @@ use serde::de::DeserializeOwned;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Decode, Row as _, Sqlite, Type};
 use steadfast_core::connection::handshake::Known;
-use steadfast_core::{AgentName, Revision, ServerName, SessionId, Wall};
+use steadfast_core::{AgentName, EventCursor, Revision, ServerName, SessionId, Wall};
 
 use super::fault::{self, Place};
 use crate::error::{Error, Problem};
 use crate::keys::KeyHash;
 use crate::model::{
-    AgentRecord, AgentSessionRecord, ServerRecord, SessionRecord, Source, Transition,
+    AgentRecord, AgentSessionRecord, ParkedCallRecord, ServerRecord, SessionRecord, Source,
+    Transition,
 };
 use crate::versioned;
 
@@ -67,6 +68,11 @@ impl<'r> Reader<'r> {
             .map(<[u8; 32]>::try_from)
             .transpose()
             .map_err(|_| self.unreadable(Problem::Damaged, column))
+    }
+
+    fn present_hash(&self, column: &'static str) -> Result<[u8; 32], Error> {
+        self.hash(column)?
+            .ok_or_else(|| self.unreadable(Problem::Damaged, column))
     }
 
     fn source(&self) -> Result<Source, Error> {
@@ -169,9 +175,7 @@ impl Stored for AgentSessionRecord {
 
     fn read(row: &Reader<'_>) -> Result<Self, Error> {
         Ok(Self {
-            id_hash: row
-                .hash("id_hash")?
-                .ok_or_else(|| row.unreadable(Problem::Damaged, "id_hash"))?,
+            id_hash: row.present_hash("id_hash")?,
             agent: row.agent_name("agent")?,
             server: row.get::<Option<&str>>("server")?.map(ServerName::from),
             revision: row.revision()?,
@@ -181,6 +185,28 @@ impl Stored for AgentSessionRecord {
             subscriptions: row.json("subscriptions")?,
             opened_at: row.wall("opened_at")?,
             used_at: row.wall("used_at")?,
+        })
+    }
+}
+
+impl Stored for ParkedCallRecord {
+    const TABLE: &'static str = "parked_calls";
+
+    fn read(row: &Reader<'_>) -> Result<Self, Error> {
+        Ok(Self {
+            state_hash: row.present_hash("state_hash")?,
+            agent: row.agent_name("agent")?,
+            server: row.server_name("server")?,
+            session: row.get::<Option<&str>>("session")?.map(SessionId::from),
+            rpc_id: row.get("rpc_id")?,
+            cursor: row.get::<Option<&str>>("cursor")?.map(EventCursor::from),
+            questions: row.json("questions")?,
+            method: row.get("method")?,
+            tool: row.get("tool")?,
+            digest: row.present_hash("digest")?,
+            sent_at: row.wall("sent_at")?,
+            bytes_sent: row.get("bytes_sent")?,
+            expires_at: row.wall("expires_at")?,
         })
     }
 }

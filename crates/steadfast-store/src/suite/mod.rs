@@ -9,6 +9,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod parked;
 mod samples;
 
 use serde_json::json;
@@ -19,6 +20,7 @@ use crate::error::Problem;
 use crate::keys::{IdHash, KeyHash};
 use crate::model::{SessionRecord, Source};
 use crate::records::SharedRecords;
+pub use parked::*;
 use samples::{agent, agent_session, server, session, transition};
 
 /// One test per property, for the backend that `$fresh` makes.
@@ -42,6 +44,10 @@ macro_rules! instantiate {
             agent_sessions_come_back_as_they_were_put
             the_use_of_an_agent_session_only_moves_forward
             idle_agent_sessions_are_removed_and_others_stay
+            parked_calls_come_back_as_they_were_put
+            a_parked_call_is_taken_once
+            expired_parked_calls_are_removed_and_others_stay
+            parked_calls_go_with_their_agent_and_their_server
             settings_are_replaced
             configuration_keeps_its_order_and_its_numbers
             texts_of_any_kind_survive

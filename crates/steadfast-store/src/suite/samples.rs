@@ -1,11 +1,12 @@
 //! Records to put.
 
 use serde_json::json;
-use steadfast_core::{Revision, ServerName, SessionId, Wall};
+use steadfast_core::{EventCursor, Revision, ServerName, SessionId, Wall};
 
-use crate::keys::hash_id;
+use crate::keys::{hash_id, hash_state};
 use crate::model::{
-    AgentRecord, AgentSessionRecord, ServerRecord, SessionRecord, Source, Transition,
+    AgentRecord, AgentSessionRecord, ParkedCallRecord, ParkedQuestion, ServerRecord, SessionRecord,
+    Source, Transition,
 };
 
 pub(super) fn agent(name: &str) -> AgentRecord {
@@ -63,5 +64,27 @@ pub(super) fn transition(agent: &str, server: &str, at: i64) -> Transition {
         to: "retrying".to_owned(),
         fault: None,
         reason: format!("number {at}"),
+    }
+}
+
+pub(super) fn parked_call(state: &str, agent: &str, server: &str) -> ParkedCallRecord {
+    ParkedCallRecord {
+        state_hash: hash_state(state),
+        agent: agent.into(),
+        server: server.into(),
+        session: Some(SessionId::from("upstream-1")),
+        rpc_id: i64::MAX,
+        cursor: Some(EventCursor::from("event-7")),
+        questions: vec![ParkedQuestion {
+            key: "1".to_owned(),
+            id: r#""s\u00e4""#.to_owned(),
+            method: "elicitation/create".to_owned(),
+        }],
+        method: "tools/call".to_owned(),
+        tool: Some("book".to_owned()),
+        digest: [7; 32],
+        sent_at: Wall(10),
+        bytes_sent: 412,
+        expires_at: Wall(30),
     }
 }
