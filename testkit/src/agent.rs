@@ -187,6 +187,13 @@ impl Agent {
         Ok(self.post(&message).await?.response().await?.status)
     }
 
+    /// Answers a request of the server's with an error.
+    pub async fn respond_error(&self, id: &Value, code: i64, text: &str) -> io::Result<u16> {
+        let error = json!({ "code": code, "message": text });
+        let message = json!({ "jsonrpc": "2.0", "id": id, "error": error });
+        Ok(self.post(&message).await?.response().await?.status)
+    }
+
     /// Opens the GET stream, or resumes a stream after an event.
     pub async fn open_get(&self, last_event_id: Option<&str>) -> io::Result<EventStream> {
         let mut headers = self.headers(None);

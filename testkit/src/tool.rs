@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::log::Request;
+use crate::questions::Question;
 use crate::session::{Outbox, Session};
 use crate::shared::Shared;
 
@@ -26,6 +27,10 @@ pub enum Action {
     Big,
     /// Asks the client a question and answers with what the client said.
     Ask,
+    /// Asks the client round after round, all questions of a round at once, and answers with what the client
+    /// said in the last. After each round it reports progress, if the request has a token, and logs a line. A
+    /// round without questions is a modern result with nothing but a state.
+    Questions(Vec<Vec<Question>>),
     /// Answers with this result.
     Fixed(Value),
 }
@@ -138,7 +143,7 @@ impl Run {
     async fn run(self) {
         // The second leg of a modern question is part of the same run.
         let continues =
-            self.session.is_none() && self.request.pointer("/params/inputResponses").is_some();
+            self.session.is_none() && self.request.pointer("/params/requestState").is_some();
         if self.tool.recorded && !continues {
             self.shared.row(&self.tool.name, self.request.arguments());
         }
@@ -182,13 +187,14 @@ impl Run {
                 let bytes = arguments.get("bytes").and_then(Value::as_u64).unwrap_or(0);
                 text(&"x".repeat(usize::try_from(bytes).unwrap_or(0)))
             }
+            Action::Questions(rounds) => self.ask_rounds(rounds).await,
             Action::Ask if self.session.is_some() => self.ask_on_stream().await,
             Action::Ask => self.ask_by_result(),
             Action::Fixed(result) => result.clone(),
         }
     }
 
-    fn progress(&self, progress: u64, total: u64) {
+    pub(crate) fn progress(&self, progress: u64, total: u64) {
         if let Some(token) = self.request.pointer("/params/_meta/progressToken") {
             let params = json!({ "progressToken": token, "progress": progress, "total": total });
             let method = "notifications/progress";
@@ -239,10 +245,10 @@ fn question() -> Value {
     })
 }
 
-fn text(text: &str) -> Value {
+pub(crate) fn text(text: &str) -> Value {
     crate::reply::tool_text(text)
 }
 
-fn refusal(why: &str) -> Value {
+pub(crate) fn refusal(why: &str) -> Value {
     json!({ "content": [{ "type": "text", "text": why }], "isError": true })
 }

@@ -153,6 +153,8 @@ codes! {
     UNSUPPORTED_REVISION = 69 "unsupported_revision" Person "Use one of the revisions that the answer lists.";
     /// Several servers of the agent have what it asks for by name.
     AMBIGUOUS_NAME = 70 "ambiguous_name" Person "Set `prefix = true` for the agent, or take the tool away from one of the servers with tools_deny; a resource can be asked for as steadfast://SERVER/URI.";
+    /// The state of a call that waited for its agent is not known for this call.
+    UNKNOWN_REQUEST_STATE = 71 "unknown_request_state" Person "Find out at the server whether the first leg of the call was executed, before it is called anew.";
     /// Something went wrong that should not.
     INTERNAL = 99 "internal" OurBug "Please report it with the log lines around it.";
 }

@@ -39,6 +39,7 @@ use agents::fanout::Fanout;
 use agents::merged::{Changes, Tasks};
 use agents::modern::Hub;
 use agents::modern::mirrored::Mirrored;
+use agents::modern::parked::Parking;
 use agents::sessions::Sessions;
 use guard::Guard;
 use listener::Listener;
@@ -95,6 +96,7 @@ pub(crate) struct Gate {
     sessions: Arc<Sessions>,
     events: Arc<EventLog>,
     hub: Arc<Hub>,
+    parking: Arc<Parking>,
     mirrored: Mirrored,
     changes: Arc<Changes>,
     tasks: Arc<Tasks>,
@@ -146,6 +148,7 @@ impl Gateway {
         let anonymous = settings.anonymous_agent.clone();
         let directory = Directory::new(keeper.clone(), Arc::clone(&records), anonymous);
         directory.load().await?;
+        let parking = Parking::new(Arc::clone(&records), Arc::clone(&ids), settings.input_wait);
         let admin = admin::router(admin::State {
             settings: settings.clone(),
             keeper: keeper.clone(),
@@ -160,6 +163,7 @@ impl Gateway {
             directory,
             sessions,
             hub,
+            parking,
             mirrored: Mirrored::default(),
             changes,
             tasks: Arc::default(),
@@ -205,6 +209,7 @@ async fn sweep(gate: Arc<Gate>) {
         tokio::time::sleep(SWEEP_EVERY).await;
         gate.events.sweep();
         gate.sessions.sweep().await;
+        gate.parking.sweep().await;
     }
 }
 
@@ -234,6 +239,7 @@ async fn follow_changes(gate: Arc<Gate>, mut changes: Receiver<Change>) {
             Some(server) => there(agent, server),
             None => gate.keeper.has_agent(agent),
         });
+        gate.parking.retain(there);
         gate.mirrored.retain(there);
         gate.changes.retain(there);
         gate.tasks.retain(|agent| gate.keeper.has_agent(agent));

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use crate::handle::CallHandle;
 use crate::question::ServerRequest;
 use crate::report::Report;
+use crate::send;
 
 /// One request of an agent.
 #[derive(Clone, Debug)]
@@ -28,6 +29,15 @@ pub struct Call {
     pub params: Params,
     /// Who asks, and in which era.
     pub origin: Origin,
+}
+
+impl Call {
+    /// A message of an earlier leg of the same call as one of this leg: with its own id, and its own
+    /// progress token. `None` for progress that this leg did not ask for.
+    #[must_use]
+    pub fn readdress(&self, message: Bytes) -> Option<Bytes> {
+        send::for_leg(self, message)
+    }
 }
 
 /// Who asks, and in which era. The keeper translates where the server speaks the other one.

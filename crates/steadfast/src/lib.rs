@@ -7,7 +7,7 @@
 //! 2. [`keeper`]: all links, kept in step with the configuration.
 //! 3. [`link`]: one agent's connection to one server, as callers see it.
 //! 4. [`call`]: one request on its way, and everything that can become of it.
-//! 5. `catalog`: the lists of a server.
+//! 5. `catalog`: the lists of a server. [`question`]: what a server asks its agent.
 //! 6. `drive`: the task that moves the machines of one connection.
 //! 7. `perform`: sockets. Dialling, the pool, one HTTP exchange, reading event streams.
 //!
@@ -38,9 +38,10 @@ mod fleet;
 mod handle;
 pub mod keeper;
 mod legacy_sse;
+mod levels;
 pub mod link;
 mod perform;
-mod question;
+pub mod question;
 pub mod report;
 mod route;
 mod send;
@@ -53,6 +54,6 @@ pub use catalog::{Entry, Listing};
 pub use handle::{CallHandle, Notice};
 pub use keeper::{Change, Keeper, Listener};
 pub use link::{Hello, Link};
-pub use question::ServerRequest;
+pub use question::{Place, Reply, ServerRequest};
 pub use report::Report;
 pub use subscriber::Subscriber;

@@ -16,7 +16,7 @@ use crate::exchange::Exchange;
 use crate::issuer::Issuer;
 use crate::protection::{self, Protection};
 use crate::session::{Outbox, Session};
-use crate::tool::{Run, Tool};
+use crate::tool::{Action, Run, Tool};
 use crate::wire::{Flow, Stop};
 
 /// The protocol that a server speaks.
@@ -295,9 +295,13 @@ async fn call(
 }
 
 fn streams(exchange: &Exchange<'_>, behaviour: &Behaviour, tool: &Tool, legacy: bool) -> bool {
-    let asks = legacy && tool.action == crate::tool::Action::Ask;
+    let asks = matches!(tool.action, Action::Ask | Action::Questions(_));
+    let logs = exchange
+        .request
+        .pointer("/params/_meta/io.modelcontextprotocol~1logLevel")
+        .is_some();
     behaviour.stream_answers
-        || asks
+        || (asks && (legacy || logs))
         || exchange
             .request
             .pointer("/params/_meta/progressToken")

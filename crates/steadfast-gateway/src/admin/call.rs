@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use steadfast::{Answer, Call, CallHandle, Link, Message, Origin};
+use steadfast_core::question::Refusal;
 use steadfast_core::{Era, Revision, code};
 
 use super::Shared;
@@ -99,8 +100,8 @@ fn request(wanted: &Wanted) -> Result<Bytes, Problem> {
     Ok(text.into())
 }
 
-/// The response at the end of whatever comes before it. Questions of the server are dropped, which tells
-/// it that nobody answers.
+/// The response at the end of whatever comes before it. Questions of the server are refused: nobody is
+/// there to ask.
 async fn response(answer: Answer, about: &About, link: &Link) -> Option<Bytes> {
     let mut stream = match answer {
         Answer::Whole { message, .. } => return Some(message),
@@ -109,7 +110,8 @@ async fn response(answer: Answer, about: &About, link: &Link) -> Option<Bytes> {
     };
     loop {
         match stream.next().await? {
-            Message::Notification(_) | Message::Request(_) => {}
+            Message::Notification(_) => {}
+            Message::Request(question) => question.refuse(Refusal::Unable),
             Message::Response(message) => return Some(message),
             Message::Failed(failure) => return failed(about, link, &failure),
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use steadfast::{Answer, AnswerStream, CallHandle, Failure, Link, Message, ServerRequest};
+use steadfast::{Answer, AnswerStream, Call, CallHandle, Failure, Link, Message, ServerRequest};
 use steadfast_core::Era;
 use steadfast_core::catalog::List;
 use steadfast_core::wire::json;
@@ -182,6 +182,8 @@ pub(crate) struct Calling {
     listening: Listening,
     about: About,
     link: Arc<Link>,
+    /// The leg that reads on, where it is not the first.
+    leg: Option<Box<Call>>,
 }
 
 impl std::fmt::Debug for Calling {
@@ -203,6 +205,7 @@ impl Calling {
             listening,
             about,
             link,
+            leg: None,
         }
     }
 
@@ -218,11 +221,36 @@ impl Calling {
             listening,
             about,
             link,
+            leg: None,
         }
+    }
+
+    /// A later leg of the call reads on.
+    pub(crate) fn continue_as(&mut self, about: About, leg: Call) {
+        self.about = about;
+        self.leg = Some(Box::new(leg));
     }
 
     /// What comes next. After `Last` or `End` it is `End`.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+        loop {
+            let next = ready!(self.poll_any(cx));
+            let Some(leg) = &self.leg else {
+                return Poll::Ready(next);
+            };
+            let of_leg = match next {
+                Next::Message(message) => leg.readdress(message).map(Next::Message),
+                Next::Last(message) => leg.readdress(message).map(Next::Last),
+                Next::Question(_) | Next::End => Some(next),
+            };
+            if let Some(next) = of_leg {
+                return Poll::Ready(next);
+            }
+        }
+    }
+
+    /// The same, as the first leg of the call gets it.
+    fn poll_any(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
         // First, so that no progress comes after the response.
         if !matches!(self.phase, Phase::Done)
             && let Poll::Ready(aside) = self.listening.poll_next(cx)

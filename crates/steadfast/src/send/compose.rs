@@ -3,13 +3,15 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use steadfast_core::Era;
+use steadfast_core::bridge::{self, Level};
 use steadfast_core::catalog::List;
 use steadfast_core::wire::splice::{self, Edit};
 use steadfast_core::wire::{envelope, header, json};
-use steadfast_core::{Era, bridge};
 
 use super::Policy;
 use crate::call::{Call, Origin};
+use crate::levels;
 use crate::link::Link;
 use crate::route::{MCP_METHOD, MCP_NAME, Route};
 
@@ -116,7 +118,7 @@ pub(super) fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {
 }
 
 /// The response for the agent: its own id, its own era, and a mark where the read was asked again.
-/// `None` where the server asks for input that this agent cannot be asked for yet.
+/// `None` where a modern server asks a legacy agent for input.
 pub(super) fn answer_for(
     call: &Call,
     route: &Route,
@@ -217,4 +219,44 @@ fn mark_observation(message: Bytes, reissued: u32) -> Bytes {
         with: member.as_bytes(),
     };
     Bytes::from(splice::apply(&message, &mut [insertion]))
+}
+
+/// Whether a notification on the stream of a call, other than of progress, is for its agent: not a log
+/// message below its level, and nothing that its era does not have.
+pub(super) fn is_for(
+    call: &Call,
+    route: &Route,
+    message: &[u8],
+    read: &envelope::Envelope,
+) -> bool {
+    if let Some(level) = Level::of_message(message, read) {
+        return levels::wants(call, route.era(), level);
+    }
+    // 2026-07-28 changelog, minor 11: it is no more. The second leg asks instead.
+    let is_of_pages = read.method(message) == "notifications/elicitation/complete";
+    !is_of_pages || matches!(call.origin, Origin::Legacy { .. })
+}
+
+/// A notification of progress with the agent's own token; `None` where it gave none.
+fn with_agent_token(call: &Call, message: &Bytes, read: &envelope::Envelope) -> Option<Bytes> {
+    let asked = call.params.progress_token.clone()?;
+    let range = envelope::read_params(message, read).progress_of?;
+    let with = &call.message[asked];
+    let mut edits = [Edit { range, with }];
+    Some(Bytes::from(splice::apply(message, &mut edits)))
+}
+
+/// A message of an earlier leg's stream as one of this leg: its own id, its own progress token. `None`
+/// for progress that this leg did not ask for.
+pub(crate) fn for_leg(leg: &Call, message: Bytes) -> Option<Bytes> {
+    let Ok(read) = envelope::read(&message) else {
+        return Some(message);
+    };
+    match read.kind {
+        envelope::Kind::Result | envelope::Kind::Error => Some(with_agent_id(leg, &message, &read)),
+        envelope::Kind::Notification if read.method(&message) == "notifications/progress" => {
+            with_agent_token(leg, &message, &read)
+        }
+        envelope::Kind::Notification | envelope::Kind::Request => Some(message),
+    }
 }

@@ -3,10 +3,13 @@
 //! (architecture, writes 12 to 15).
 
 mod compose;
+mod input;
 mod once;
 mod progress;
 mod stream;
+mod take_up;
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,15 +23,19 @@ use steadfast_core::effect::Executed;
 use steadfast_core::now::Millis;
 use steadfast_core::wire::{envelope, json};
 use steadfast_core::{Effect, Era, Fault, Generation, ServerName};
+use tokio::sync::mpsc;
 
-use crate::call::{Answer, Call, Failure, NoSuchTool, NotObserved, Origin};
+use crate::call::{Answer, Call, Failure, Message, NoSuchTool, NotObserved, Origin};
 use crate::config::OnDisconnect;
 use crate::handle::CallHandle;
+use crate::levels;
 use crate::link::Link;
 use crate::perform::exchange::exchange;
 use crate::route::{Route, Upstream};
 
+pub(crate) use compose::for_leg;
 pub(crate) use progress::{Stray, token_of};
+pub(crate) use take_up::take_up;
 
 /// What the operator's policy says about one call.
 #[derive(Clone, Debug)]
@@ -95,10 +102,12 @@ pub(crate) fn detached(link: Arc<Link>, call: Call, handle: CallHandle) -> Detac
     let policy = Policy::of(&call, upstream.as_deref());
     let cancel_on_drop = policy.cancel_on_drop.then(|| handle.clone());
     let job = Job {
+        level: levels::take_note(&link, &call),
         call,
         policy,
         handle,
         progress: Mutex::default(),
+        leg: 1,
     };
     Detached {
         work: Some(run(link, Arc::new(job), 0)),
@@ -114,6 +123,10 @@ pub(crate) struct Job {
     handle: CallHandle,
     /// The progress that the agent was last told.
     progress: Mutex<Option<f64>>,
+    /// The log level that it wants of a legacy server.
+    level: Option<levels::InUse>,
+    /// Which leg of the call it is: 1 until a modern server asks for input.
+    leg: u32,
 }
 
 impl Job {
@@ -201,6 +214,8 @@ enum Tried {
     Moved { to: PathAndQuery, sent: Sent },
     /// It was sent, and its result was not observed.
     Lost(Box<NotObserved>),
+    /// A modern server asks a legacy agent for input.
+    Asked(Box<input::Asked>),
 }
 
 /// Which part of the budget a further try takes.
@@ -276,6 +291,10 @@ async fn attempts(link: Arc<Link>, job: Arc<Job>, mut reissued: u32) -> Answer {
                 }
                 moved = Some(to);
             }
+            Tried::Asked(asked) => {
+                let stream = input::begin(&link, &job, *asked, VecDeque::new());
+                return Answer::Stream(stream);
+            }
             Tried::Lost(lost) => {
                 let wait = lost.fault.as_ref().and_then(|fault| fault.retry_after);
                 let may_wait = wait.is_none_or(|wait| wait <= PATIENCE);
@@ -309,6 +328,22 @@ fn no_such_tool(tool: &str, gone_from: Option<&ServerName>) -> Answer {
         tool: tool.to_owned(),
         gone_from: gone_from.cloned(),
     })))
+}
+
+/// Passes on whatever a further try of a streaming call comes to.
+async fn forward(answer: Answer, sender: &mpsc::Sender<Message>) {
+    let last = match answer {
+        Answer::Whole { message, .. } => Message::Response(message),
+        Answer::Failed(failure) => Message::Failed(failure),
+        Answer::Stream(mut stream) => {
+            while let Some(message) = stream.next().await {
+                // Nobody listens any more: read on all the same, to learn the outcome.
+                let _ = sender.send(message).await;
+            }
+            return;
+        }
+    };
+    let _ = sender.send(last).await;
 }
 
 /// Waits for an opening that is under way, and no longer than it may take to connect.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{LOCATION, WWW_AUTHENTICATE};
 use http::uri::PathAndQuery;
+use steadfast_core::bridge::questions;
 use steadfast_core::catalog::{List, without};
 use steadfast_core::identity::RpcId;
 use steadfast_core::quirks::{self, Media};
@@ -13,10 +14,12 @@ use steadfast_core::wire::envelope::{self, Kind as MessageKind};
 use steadfast_core::{Era, Fault, Kind, connection, session};
 
 use super::compose::{self, Composed};
+use super::input::Asked;
 use super::{Job, Sent, Tried, Why, not_observed, stream};
 use crate::call::{Answer, Failure};
 use crate::clock;
 use crate::drive::Input;
+use crate::levels;
 use crate::link::Link;
 use crate::perform::ask::{media_of, retry_after, text};
 use crate::perform::events::Events;
@@ -35,6 +38,14 @@ pub(super) struct Attempt<'a> {
     pub(super) moved: Option<PathAndQuery>,
 }
 
+/// What a response says.
+pub(super) enum Whole {
+    /// It is the answer.
+    Answer(Answer),
+    /// The server asks for input first.
+    Asked(Box<Asked>),
+}
+
 /// Sends the call once on this route, to the path that it was redirected to if it was.
 pub(super) async fn once(
     link: &Arc<Link>,
@@ -43,6 +54,9 @@ pub(super) async fn once(
     reissued: u32,
     moved: Option<PathAndQuery>,
 ) -> Tried {
+    if let Some(level) = &job.level {
+        Box::pin(level.tell(route)).await;
+    }
     let id = link.next_id();
     let busy = route.enter(id, job);
     let Composed { headers, body } = compose::compose(link, route, &job.call, &job.policy, id);
@@ -316,7 +330,10 @@ impl Attempt<'_> {
     fn observed(&mut self, status: u16, body: &Bytes, read: &envelope::Envelope) -> Tried {
         self.link.heard();
         self.learn_path();
-        Tried::Done(self.whole(status, body, read))
+        match self.whole(status, body, read) {
+            Whole::Answer(answer) => Tried::Done(answer),
+            Whole::Asked(asked) => Tried::Asked(asked),
+        }
     }
 
     /// A sign-in page is never an address to remember (HT-04).
@@ -326,7 +343,7 @@ impl Attempt<'_> {
         }
     }
 
-    pub(super) fn whole(&self, status: u16, body: &Bytes, read: &envelope::Envelope) -> Answer {
+    pub(super) fn whole(&self, status: u16, body: &Bytes, read: &envelope::Envelope) -> Whole {
         self.remember(read);
         let shaped = compose::answer_for(
             &self.job.call,
@@ -336,17 +353,23 @@ impl Attempt<'_> {
             read,
             self.reissued,
         );
-        match shaped {
-            Some(message) => Answer::Whole {
-                status,
-                message: self.allowed_only(message),
-            },
-            None => {
-                let evidence = "the server asks for input, which this agent cannot give yet";
-                let lost = not_observed(self.link, &self.job.policy, self.sent, evidence, None);
-                Answer::Failed(Failure::NotObserved(lost))
-            }
+        if let Some(message) = shaped {
+            let message = self.allowed_only(message);
+            return Whole::Answer(Answer::Whole { status, message });
         }
+        let evidence = match questions::input_required(body) {
+            Some(Ok(input)) => {
+                return Whole::Asked(Box::new(Asked {
+                    input,
+                    sent: self.sent,
+                    reissued: self.reissued,
+                }));
+            }
+            Some(Err(why)) => why,
+            None => "the answer is not one that this agent could be given",
+        };
+        let lost = not_observed(self.link, &self.job.policy, self.sent, evidence, None);
+        Whole::Answer(Answer::Failed(Failure::NotObserved(lost)))
     }
 
     /// A page of tools, without those that the operator denies.
@@ -387,7 +410,12 @@ impl Attempt<'_> {
         };
         let uri = raw(&self.job.call.params.uri);
         match self.job.policy.method.as_str() {
-            "logging/setLevel" => remembered.log_level = raw(&self.job.call.params.whole),
+            "logging/setLevel" => {
+                remembered.log_level = raw(&self.job.call.params.whole);
+                if let Some(params) = &remembered.log_level {
+                    levels::was_set(self.link, self.route.generation, params);
+                }
+            }
             "resources/subscribe" => remembered.subscriptions.extend(uri),
             _ => {
                 if let Some(uri) = uri {

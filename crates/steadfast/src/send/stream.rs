@@ -12,22 +12,23 @@ use steadfast_core::quirks::{self, Media};
 use steadfast_core::stream::{Break, answer};
 use steadfast_core::wire::envelope::{self, Envelope, Kind as MessageKind};
 use steadfast_core::wire::sse;
-use steadfast_core::{Era, EventCursor, Millis, Mono, stream};
+use steadfast_core::{Era, EventCursor, Millis, Mono, RpcId, stream};
 use tokio::sync::mpsc;
 
-use super::once::Attempt;
-use super::{Job, Sent, Tried, not_observed, run, token_of};
+use super::input::{self, Asked};
+use super::once::{Attempt, Whole};
+use super::{Job, Sent, Tried, compose, forward, not_observed, run, token_of};
 use crate::call::{Answer, AnswerStream, Failure, Message, NotObserved};
 use crate::clock;
 use crate::link::Link;
 use crate::perform::ask::{media_of, retry_after};
 use crate::perform::events::{Events, Read};
 use crate::perform::exchange::exchange;
-use crate::question::ServerRequest;
+use crate::question::{Place, ServerRequest};
 use crate::route::{Busy, Route};
 
 /// Messages that wait for a slow agent; then the upstream is read no further.
-const BACKLOG: usize = 64;
+pub(super) const BACKLOG: usize = 64;
 
 /// How long the first event is waited for before the rest is read in a task: most answers are a single
 /// event that comes at once, and need none.
@@ -58,6 +59,11 @@ pub(super) async fn begin(attempt: &Attempt<'_>, mut events: Events, busy: Busy)
                 tokio::spawn(reader.pump(Source::Broken(how), sender, busy));
                 return Tried::Done(Answer::Stream(answer));
             }
+            Taken::Asked(asked) => {
+                events.finish();
+                let stream = input::begin(attempt.link, attempt.job, *asked, ready);
+                return Tried::Done(Answer::Stream(stream));
+            }
             Taken::Lost(evidence) => {
                 events.finish();
                 return attempt.lost(evidence, None);
@@ -71,7 +77,7 @@ pub(super) async fn begin(attempt: &Attempt<'_>, mut events: Events, busy: Busy)
 }
 
 /// Where events come from.
-enum Source {
+pub(super) enum Source {
     Open(Box<Events>),
     Broken(Break),
 }
@@ -80,12 +86,13 @@ enum Source {
 enum Taken {
     More,
     Answered,
+    Asked(Box<Asked>),
     Broken(Break),
     Lost(&'static str),
 }
 
 /// Turns events of the upstream into messages for the agent.
-struct Reader {
+pub(super) struct Reader {
     link: Arc<Link>,
     route: Arc<Route>,
     job: Arc<Job>,
@@ -95,6 +102,10 @@ struct Reader {
     state: answer::State,
     limits: stream::Policy,
     attempts: u64,
+    /// Shared with every question that is open: while the agent is asked the server may be silent.
+    questions: Arc<()>,
+    /// The server's ids of questions that an earlier reader of this stream has seen.
+    settled: Vec<RpcId>,
 }
 
 impl Reader {
@@ -112,10 +123,30 @@ impl Reader {
             },
             limits: attempt.route.upstream.retry.stream(),
             attempts: 0,
+            questions: Arc::default(),
+            settled: Vec::new(),
         }
     }
 
-    fn stream(
+    /// Of a stream that an earlier process read up to `cursor`.
+    pub(super) fn going_on(
+        attempt: &Attempt<'_>,
+        cursor: Option<EventCursor>,
+        settled: Vec<RpcId>,
+    ) -> Self {
+        let mut reader = Self::new(attempt);
+        reader.state = answer::State::Reading {
+            memory: answer::Memory {
+                cursor,
+                ..answer::Memory::default()
+            },
+            heard: clock::mono(),
+        };
+        reader.settled = settled;
+        reader
+    }
+
+    pub(super) fn stream(
         &self,
         ready: VecDeque<Message>,
         rest: Option<mpsc::Receiver<Message>>,
@@ -175,12 +206,13 @@ impl Reader {
                 if !attempt.is_our_answer(&read, &message) {
                     return Some(Taken::More);
                 }
-                let answer = attempt.whole(200, &message, &read);
+                let whole = attempt.whole(200, &message, &read);
                 self.step(answer::Event::Answered);
-                out.push_back(match answer {
-                    Answer::Whole { message, .. } => Message::Response(message),
-                    Answer::Failed(failure) => Message::Failed(failure),
-                    Answer::Stream(_) => return None,
+                out.push_back(match whole {
+                    Whole::Answer(Answer::Whole { message, .. }) => Message::Response(message),
+                    Whole::Answer(Answer::Failed(failure)) => Message::Failed(failure),
+                    Whole::Answer(Answer::Stream(_)) => return None,
+                    Whole::Asked(asked) => return Some(Taken::Asked(asked)),
                 });
                 Some(Taken::Answered)
             }
@@ -190,7 +222,9 @@ impl Reader {
             }
             MessageKind::Notification => {
                 self.link.note_change(&read.method(&message));
-                out.push_back(Message::Notification(message));
+                if compose::is_for(&self.job.call, &self.route, &message, &read) {
+                    out.push_back(Message::Notification(message));
+                }
                 Some(Taken::More)
             }
             MessageKind::Request if read.method(&message) == "ping" => {
@@ -198,8 +232,14 @@ impl Reader {
                 Some(Taken::More)
             }
             MessageKind::Request => {
-                let request = ServerRequest::new(&self.link, &self.route, message);
-                out.push_back(Message::Request(request));
+                let is_settled = read
+                    .rpc_id(&message)
+                    .is_some_and(|id| self.settled.contains(&id));
+                if !is_settled {
+                    let request = ServerRequest::new(&self.link, &self.route, message);
+                    let request = request.on_stream(self.place(), Arc::clone(&self.questions));
+                    out.push_back(Message::Request(request));
+                }
                 Some(Taken::More)
             }
         }
@@ -213,6 +253,24 @@ impl Reader {
         match self.job.progress(self.id, message, read) {
             Some(message) => out.push_back(Message::Notification(message)),
             None => self.link.stray_progress(),
+        }
+    }
+
+    /// Where the call stands.
+    fn place(&self) -> Place {
+        let cursor = match &self.state {
+            answer::State::Reading { memory, .. } => memory.cursor.clone(),
+            answer::State::Waiting { .. }
+            | answer::State::Resuming { .. }
+            | answer::State::Answered
+            | answer::State::NotObserved { .. } => None,
+        };
+        Place {
+            session: self.route.session.clone(),
+            rpc_id: self.id,
+            cursor,
+            sent_at: self.sent.at,
+            bytes_sent: self.sent.bytes,
         }
     }
 
@@ -262,9 +320,20 @@ impl Reader {
         answer::deadline(&self.state, &self.limits).map(|deadline| deadline.at)
     }
 
+    /// Waits until nothing was heard for too long. A server that waits for the agent's answer is not
+    /// silent for a reason of its own.
+    async fn silence(&mut self) {
+        loop {
+            clock::wait_until(self.deadline()).await;
+            if Arc::strong_count(&self.questions) == 1 {
+                return;
+            }
+            self.step(answer::Event::Heard);
+        }
+    }
+
     /// Reads to the end of the call.
-    async fn pump(mut self, source: Source, sender: mpsc::Sender<Message>, busy: Busy) {
-        let _busy = busy;
+    pub(super) async fn pump(mut self, source: Source, sender: mpsc::Sender<Message>, busy: Busy) {
         let handle = self.job.handle.clone();
         let limit = self.route.upstream.retry.call_timeout.duration();
         let endless = self.job.policy.endless;
@@ -279,8 +348,12 @@ impl Reader {
             () = handle.inner.cancelled.notified() => Last::Cancelled,
             () = whole_call => Last::TimedOut,
         };
+        drop(busy);
         let message = match last {
             Last::Answered => return,
+            Last::Asked(asked) => {
+                return input::converse(self.link, self.job, *asked, sender).await;
+            }
             Last::Cancelled => {
                 self.attempt().tell_cancelled();
                 Message::Failed(Failure::Cancelled)
@@ -304,10 +377,16 @@ impl Reader {
         loop {
             let taken = match &mut source {
                 Source::Broken(how) => Taken::Broken(*how),
-                Source::Open(events) => tokio::select! {
-                    read = events.next() => self.take(read, &mut out),
-                    () = clock::wait_until(self.deadline()) => Taken::Broken(Break::Silence),
-                },
+                Source::Open(events) => {
+                    let read = tokio::select! {
+                        read = events.next() => Some(read),
+                        () = self.silence() => None,
+                    };
+                    match read {
+                        Some(read) => self.take(read, &mut out),
+                        None => Taken::Broken(Break::Silence),
+                    }
+                }
             };
             if matches!(taken, Taken::Answered) && self.job.policy.is_remembered() {
                 self.link.keep_remembered().await;
@@ -323,6 +402,12 @@ impl Reader {
                         events.finish();
                     }
                     return Last::Answered;
+                }
+                Taken::Asked(asked) => {
+                    if let Source::Open(events) = source {
+                        events.finish();
+                    }
+                    return Last::Asked(asked);
                 }
                 Taken::Lost(evidence) => return Last::Lost(evidence.to_owned()),
                 Taken::Broken(how) => match self.broken(how).await {
@@ -340,7 +425,7 @@ impl Reader {
     }
 
     /// The body ended before the response: resumes it where the era and the stream allow.
-    async fn broken(&mut self, how: Break) -> Result<Events, String> {
+    pub(super) async fn broken(&mut self, how: Break) -> Result<Events, String> {
         if how == Break::Reset || how == Break::CutShort {
             self.link.doubt(self.route.generation);
         }
@@ -411,32 +496,20 @@ impl Reader {
 
     /// A read whose stream was lost is asked again; anything else ends with what is known.
     async fn after_loss(self, lost: Box<NotObserved>, sender: mpsc::Sender<Message>) {
-        let failed = |failure| Message::Failed(failure);
         if !self.job.policy.reissue || self.reissued > 0 {
-            let failure = Failure::NotObserved(lost);
-            let _ = sender.send(failed(failure)).await;
+            let failed = Message::Failed(Failure::NotObserved(lost));
+            let _ = sender.send(failed).await;
             return;
         }
         let again = run(self.link, self.job, self.reissued + 1);
-        match again.await {
-            Answer::Whole { message, .. } => {
-                let _ = sender.send(Message::Response(message)).await;
-            }
-            Answer::Failed(failure) => {
-                let _ = sender.send(failed(failure)).await;
-            }
-            Answer::Stream(mut stream) => {
-                while let Some(message) = stream.next().await {
-                    let _ = sender.send(message).await;
-                }
-            }
-        }
+        forward(again.await, &sender).await;
     }
 }
 
 /// How reading ended.
 enum Last {
     Answered,
+    Asked(Box<Asked>),
     Cancelled,
     TimedOut,
     Lost(String),

@@ -115,7 +115,7 @@ fn in_session(gate: &Gate, caller: &Caller, session: &Session) -> Caller {
 }
 
 /// The store does not answer: 503, so that nobody takes the session for lost.
-fn store_failed(id: Option<&[u8]>, error: &steadfast_store::Error) -> Response<Body> {
+pub(crate) fn store_failed(id: Option<&[u8]>, error: &steadfast_store::Error) -> Response<Body> {
     tracing::error!(%error, "the sessions of agents cannot be read or written");
     let status = StatusCode::SERVICE_UNAVAILABLE;
     Problem::new(status, error.code(), "the store is not available").rpc(id, INTERNAL_ERROR)

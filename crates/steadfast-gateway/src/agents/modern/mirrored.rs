@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderName, Response, StatusCode};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use steadfast::{Link, Listing};
+use steadfast_core::bridge::Level;
 use steadfast_core::catalog::List;
 use steadfast_core::code::{self, Code};
 use steadfast_core::wire::header::{self, ParamHeader};
@@ -88,6 +89,17 @@ pub(crate) fn check(headers: &HeaderMap, inbound: &Inbound) -> Result<Revision, 
         ));
     }
     Ok(revision)
+}
+
+/// server/utilities/logging, "Error Handling": what is no level SHOULD be refused. A modern server does so
+/// itself; for a legacy one it is done here.
+pub(crate) fn check_level(inbound: &Inbound) -> Result<(), Box<Refused>> {
+    match inbound.part(inbound.params.log_level.as_ref()) {
+        Some(level) if Level::from_json(level).is_none() => {
+            Err(Refused::malformed("_meta has a logLevel that is no level"))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 fn unsupported(version: &str) -> Box<Refused> {

@@ -1,32 +1,32 @@
 //! Agents without a session (2026-07-28): every request stands for itself, and a closed stream is a
 //! cancellation (streamable-http, "Cancellation"): what is dropped here tells the keeper.
 
+mod leg;
 pub(crate) mod listen;
 pub(crate) mod mirrored;
+pub(crate) mod parked;
 
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use steadfast::{Answer, Call, CallHandle, Link, Origin};
-use steadfast_core::question::Refusal;
 use steadfast_core::wire::envelope::{self, Kind};
 use steadfast_core::wire::sse;
 use steadfast_core::{Era, Revision, code};
 
-use super::calling::{About, Calling, Listening, Next, failed};
+use super::calling::{About, Calling, Listening, failed};
 use super::endpoint::Caller;
 use super::inbound::{self, Content, Inbound};
 use super::legacy::json_answer;
 use super::merged::{Asker, Placed};
-use super::stream_body::{self, Source};
-use super::{hello, merged, render, routing};
+use super::{hello, merged, render, routing, stream_body};
 use crate::Gate;
 use crate::body::Body;
 use crate::problem::{
     INVALID_REQUEST, METHOD_NOT_FOUND, Problem, code_data, rpc_error, status_only,
 };
+use leg::{Asking, Leg};
 
 pub(crate) use listen::Hub;
 
@@ -126,7 +126,7 @@ async fn to_one(
             _ => {}
         }
     }
-    call(gate, link, inbound, revision, translated).await
+    leg_of_call(gate, link, inbound, revision).await
 }
 
 /// A request at the address of all servers of the agent. Its headers agree with what the agent wrote; what
@@ -168,8 +168,28 @@ async fn to_all(
     if let Err(refused) = gate.mirrored.check_params(headers, &inbound, &link) {
         return refused.response(&inbound);
     }
-    let translated = link.hello().is_some_and(|hello| hello.era() == Era::Legacy);
-    call(gate, &link, inbound, revision, translated).await
+    leg_of_call(gate, &link, inbound, revision).await
+}
+
+/// A request for one server: the first leg of a call, or a later one.
+async fn leg_of_call(
+    gate: &Arc<Gate>,
+    link: &Arc<Link>,
+    inbound: Box<Inbound>,
+    revision: Revision,
+) -> Response<Body> {
+    // Only a legacy server asks in the middle of a call; one that was never seen may be one.
+    let may_ask = |link: &Link| link.hello().is_none_or(|hello| hello.era() == Era::Legacy);
+    if may_ask(link)
+        && let Err(refused) = mirrored::check_level(&inbound)
+    {
+        return refused.response(&inbound);
+    }
+    if leg::is_later(&inbound) && Box::pin(leg::is_ours(gate, link)).await {
+        return Box::pin(leg::go_on(gate, link, inbound, revision)).await;
+    }
+    let asking = may_ask(link).then(|| Asking::of(gate, link, inbound.clone()));
+    call(gate, link, inbound, revision, asking).await
 }
 
 /// streamable-http, "Protocol Version Header": 404 with -32601 for a method that is not implemented.
@@ -180,12 +200,13 @@ fn no_such_method(id: &[u8], method: &str) -> Response<Body> {
     json_answer(StatusCode::NOT_FOUND, message)
 }
 
+/// `asking` is there where the server may be a legacy one.
 async fn call(
     gate: &Gate,
     link: &Arc<Link>,
     inbound: Box<Inbound>,
     revision: Revision,
-    translated: bool,
+    asking: Option<Asking>,
 ) -> Response<Body> {
     let Some(about) = About::of(&inbound, Era::Modern) else {
         return status_only(StatusCode::BAD_REQUEST);
@@ -194,14 +215,32 @@ async fn call(
     let handle = CallHandle::new();
     let listening = Listening::to(handle.clone());
     match ask(link, inbound, revision, handle).await {
-        Answer::Whole { status, message } => {
+        Answer::Whole { status, message } if progress => {
             let message = about.finish(message);
-            let status = whole_status(status, &message, translated);
-            if progress && status == StatusCode::OK {
+            let status = whole_status(status, &message, asking.is_some());
+            if status == StatusCode::OK {
                 events(listening.notifications().chain([message]))
             } else {
                 json_answer(status, message)
             }
+        }
+        answer => respond(gate, answer, listening, about, link, asking),
+    }
+}
+
+/// The answer to a leg of a call.
+fn respond(
+    gate: &Gate,
+    answer: Answer,
+    listening: Listening,
+    about: About,
+    link: &Arc<Link>,
+    asking: Option<Asking>,
+) -> Response<Body> {
+    match answer {
+        Answer::Whole { status, message } => {
+            let message = about.finish(message);
+            json_answer(whole_status(status, &message, asking.is_some()), message)
         }
         Answer::Failed(failure) => failed(&about, link, &failure).map_or_else(
             || status_only(StatusCode::ACCEPTED),
@@ -209,7 +248,7 @@ async fn call(
         ),
         Answer::Stream(answer) => {
             let calling = Calling::streaming(answer, listening, about, Arc::clone(link));
-            stream_body::response(Stream { calling }, gate.settings.keep_alive)
+            stream_body::response(Leg::reading(calling, asking), gate.settings.keep_alive)
         }
     }
 }
@@ -221,14 +260,16 @@ fn ask(
     revision: Revision,
     handle: CallHandle,
 ) -> impl Future<Output = Answer> + Send + use<> {
-    let inbound = *inbound;
-    let call = Call {
+    link.call(call_of(*inbound, revision), handle)
+}
+
+fn call_of(inbound: Inbound, revision: Revision) -> Call {
+    Call {
         message: inbound.message,
         envelope: inbound.envelope,
         params: inbound.params,
         origin: Origin::Modern { revision },
-    };
-    link.call(call, handle)
+    }
 }
 
 /// The status of an answer. A modern server's own passes; a legacy one does not tell an unknown method
@@ -262,37 +303,6 @@ fn events(messages: impl Iterator<Item = Bytes>) -> Response<Body> {
     let event_stream = HeaderValue::from_static("text/event-stream");
     headers.insert(http::header::CONTENT_TYPE, event_stream);
     response
-}
-
-/// The stream of one call: no ids, for such streams cannot be resumed.
-struct Stream {
-    calling: Calling,
-}
-
-impl Source for Stream {
-    fn poll_write(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<bool> {
-        let mut write = |message: &Bytes| {
-            out.reserve(message.len() + 16);
-            sse::encode(out, None, None, message);
-        };
-        Poll::Ready(match ready!(self.calling.poll_next(cx)) {
-            Next::Message(message) => {
-                write(&message);
-                true
-            }
-            Next::Last(message) => {
-                write(&message);
-                false
-            }
-            // "The server MUST NOT send independent JSON-RPC requests on this stream"
-            // (streamable-http, "Receiving Messages").
-            Next::Question(question) => {
-                question.refuse(Refusal::Unable);
-                true
-            }
-            Next::End => false,
-        })
-    }
 }
 
 #[cfg(test)]

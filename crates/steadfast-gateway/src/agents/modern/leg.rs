@@ -1,0 +1,317 @@
+//! One leg of a modern agent's call: its stream, which ends with the response or, where a legacy server asks
+//! something, with an `input_required` result (2026-07-28 basic/patterns/mrtr); and the second leg, which
+//! goes on with the same call.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use steadfast::{CallHandle, Failure, Link, Reply, ServerRequest};
+use steadfast_core::bridge::questions;
+use steadfast_core::question::Refusal;
+use steadfast_core::wire::sse;
+use steadfast_core::{Era, Revision, code};
+use steadfast_store::{ParkedCallRecord, ParkedQuestion};
+use tokio::time::Sleep;
+
+use super::parked::{self, Binding, Found, Keyed, Parked};
+use super::{call_of, respond};
+use crate::Gate;
+use crate::agents::calling::{About, Calling, Listening, Next, failed};
+use crate::agents::inbound::Inbound;
+use crate::agents::legacy::{json_answer, store_failed};
+use crate::agents::render;
+use crate::agents::stream_body::{self, Source};
+use crate::body::Body;
+use crate::problem::{INVALID_PARAMS, code_data, rpc_error, status_only};
+
+/// A call that is being parked: the state for its agent, or the call itself.
+type BeingParked = Pin<Box<dyn Future<Output = Result<Bytes, (Calling, Asking)>> + Send>>;
+
+/// How long further questions are waited for: a server that asks several things at a time says so in
+/// several messages.
+const GATHERING: Duration = Duration::from_millis(50);
+
+enum Phase {
+    Reading(Calling),
+    Gathering(Calling, Vec<Keyed>, Pin<Box<Sleep>>),
+    Parking(BeingParked),
+    Ended,
+}
+
+/// The stream of one leg: no ids, for such streams cannot be resumed.
+pub(super) struct Leg {
+    phase: Phase,
+    /// `None` on a modern server, which never asks so.
+    asking: Option<Asking>,
+}
+
+/// What is needed to ask the agent something in the middle of its call.
+pub(super) struct Asking {
+    gate: Arc<Gate>,
+    link: Arc<Link>,
+    /// The leg's request.
+    inbound: Box<Inbound>,
+}
+
+impl Source for Leg {
+    fn poll_write(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<bool> {
+        let next = match &mut self.phase {
+            Phase::Ended => return Poll::Ready(false),
+            Phase::Parking(parking) => {
+                match ready!(parking.as_mut().poll(cx)) {
+                    Ok(message) => {
+                        self.phase = Phase::Ended;
+                        write(out, &message);
+                    }
+                    Err((calling, asking)) => *self = Self::reading(calling, Some(asking)),
+                }
+                return Poll::Ready(true);
+            }
+            Phase::Reading(calling) => ready!(calling.poll_next(cx)),
+            Phase::Gathering(calling, _, time) => match calling.poll_next(cx) {
+                Poll::Ready(next) => next,
+                Poll::Pending => {
+                    ready!(time.as_mut().poll(cx));
+                    self.park();
+                    return Poll::Ready(true);
+                }
+            },
+        };
+        Poll::Ready(match next {
+            Next::Message(message) => {
+                write(out, &message);
+                true
+            }
+            // Also where it did not wait for the answers.
+            Next::Last(message) => {
+                write(out, &message);
+                false
+            }
+            Next::End => false,
+            Next::Question(question) => {
+                self.take(question);
+                true
+            }
+        })
+    }
+}
+
+impl Leg {
+    pub(super) fn reading(calling: Calling, asking: Option<Asking>) -> Self {
+        Self {
+            phase: Phase::Reading(calling),
+            asking,
+        }
+    }
+
+    /// Takes a question that the agent can answer, and refuses any other at once.
+    fn take(&mut self, question: ServerRequest) {
+        // mrtr, "Server Requirements" 2: an input request is one of three kinds.
+        let is_known = questions::Kind::of(&question.method()).is_some();
+        let able = match &self.asking {
+            Some(asking) if is_known => question.check(asking.capabilities()),
+            Some(_) | None => Err(Refusal::Unable),
+        };
+        if let Err(refusal) = able {
+            return question.refuse(refusal);
+        }
+        self.phase = match std::mem::replace(&mut self.phase, Phase::Ended) {
+            Phase::Reading(calling) => {
+                let time = Box::pin(tokio::time::sleep(GATHERING));
+                Phase::Gathering(calling, vec![keyed(1, question)], time)
+            }
+            Phase::Gathering(calling, mut asked, time) => {
+                asked.push(keyed(asked.len() + 1, question));
+                Phase::Gathering(calling, asked, time)
+            }
+            phase @ (Phase::Parking(_) | Phase::Ended) => phase,
+        };
+    }
+
+    fn park(&mut self) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Ended);
+        self.phase = match (phase, self.asking.take()) {
+            (Phase::Gathering(calling, asked, _), Some(asking)) => {
+                Phase::Parking(Box::pin(asking.park(calling, asked)))
+            }
+            (phase, _) => phase,
+        };
+    }
+}
+
+fn keyed(number: usize, question: ServerRequest) -> Keyed {
+    Keyed {
+        key: number.to_string(),
+        question,
+    }
+}
+
+impl Asking {
+    pub(super) fn of(gate: &Arc<Gate>, link: &Arc<Link>, inbound: Box<Inbound>) -> Self {
+        Self {
+            gate: Arc::clone(gate),
+            link: Arc::clone(link),
+            inbound,
+        }
+    }
+
+    /// What the agent declared with this request.
+    fn capabilities(&self) -> &[u8] {
+        let declared = self.inbound.params.client_capabilities.as_ref();
+        self.inbound.part(declared).unwrap_or_default()
+    }
+
+    /// Parks the call; the `input_required` response for this leg.
+    async fn park(self, calling: Calling, asked: Vec<Keyed>) -> Result<Bytes, (Calling, Self)> {
+        let messages: Vec<(String, Bytes)> = asked
+            .iter()
+            .map(|it| (it.key.clone(), it.question.message.clone()))
+            .collect();
+        let binding = Binding::of(&self.link, &self.inbound);
+        let parking = Arc::clone(&self.gate.parking);
+        let state = match parking.park(calling, asked, binding).await {
+            Ok(state) => state,
+            Err(calling) => return Err((calling, self)),
+        };
+        let messages: Vec<(&str, &[u8])> = messages
+            .iter()
+            .map(|(key, message)| (key.as_str(), &message[..]))
+            .collect();
+        let id = self.inbound.raw_id().unwrap_or(b"null");
+        Ok(render::result(id, &questions::ask(&messages, &state)))
+    }
+}
+
+fn write(out: &mut Vec<u8>, message: &[u8]) {
+    out.reserve(message.len() + 16);
+    sse::encode(out, None, None, message);
+}
+
+/// Whether a request is a later leg of a call.
+pub(super) fn is_later(inbound: &Inbound) -> bool {
+    inbound.params.request_state.is_some() || inbound.params.input_responses.is_some()
+}
+
+/// Whether the state of a later leg is one of ours, and not the server's own. A call is never sent anew only
+/// because nobody knows yet which era its server speaks.
+pub(super) async fn is_ours(gate: &Gate, link: &Link) -> bool {
+    if link.hello().is_none() {
+        link.connected(gate.settings.hello_wait).await;
+    }
+    link.hello().is_none_or(|hello| hello.era() == Era::Legacy)
+}
+
+/// Goes on with the call that its state stands for. Nothing of it is sent again.
+pub(super) async fn go_on(
+    gate: &Arc<Gate>,
+    link: &Arc<Link>,
+    inbound: Box<Inbound>,
+    revision: Revision,
+) -> Response<Body> {
+    let Some(about) = About::of(&inbound, Era::Modern) else {
+        return status_only(StatusCode::BAD_REQUEST);
+    };
+    let binding = Binding::of(link, &inbound);
+    let found = match inbound.text(inbound.params.request_state.as_ref()) {
+        Some(state) => gate.parking.find(&state, &binding).await,
+        None => Ok(None),
+    };
+    let record = match found {
+        Ok(Some(Found::Here(parked))) => {
+            let asking = Asking::of(gate, link, inbound.clone());
+            return here(*parked, about, asking, *inbound, revision);
+        }
+        Ok(Some(Found::OnRecord(record))) => record,
+        Ok(None) if link.hello().is_none() => return unavailable(&about, link),
+        Ok(None) => return unknown_state(&about),
+        Err(error) => return store_failed(Some(&about.id), &error),
+    };
+    // The process may have just begun. While the server is not there the state stays good.
+    if !link.connected(gate.settings.hello_wait).await {
+        return unavailable(&about, link);
+    }
+    match gate.parking.claim(&record).await {
+        Ok(true) => {
+            let replies = replies(&record, &inbound);
+            let asking = Asking::of(gate, link, inbound.clone());
+            let (call, handle) = (call_of(*inbound, revision), CallHandle::new());
+            let listening = Listening::to(handle.clone());
+            let answer = link.take_up(call, handle, parked::place(&record), replies);
+            respond(gate, answer.await, listening, about, link, Some(asking))
+        }
+        Ok(false) => unknown_state(&about),
+        Err(error) => store_failed(Some(&about.id), &error),
+    }
+}
+
+fn unavailable(about: &About, link: &Arc<Link>) -> Response<Body> {
+    let down = Failure::Unavailable(Box::new(link.report()));
+    let message = failed(about, link, &down);
+    message.map_or_else(
+        || status_only(StatusCode::ACCEPTED),
+        |message| json_answer(StatusCode::OK, message),
+    )
+}
+
+fn unknown_state(about: &About) -> Response<Body> {
+    let text = "this requestState is not known here for this call: it is of another call, was used \
+                already, or waited too long";
+    let data = code_data(code::UNKNOWN_REQUEST_STATE);
+    let error = rpc_error(Some(&about.id), INVALID_PARAMS, text, Some(&data));
+    json_answer(StatusCode::OK, error)
+}
+
+/// Answers the server's questions and reads on. What the agent left out it is asked again (mrtr, "Error
+/// Handling").
+fn here(
+    parked: Parked,
+    about: About,
+    asking: Asking,
+    inbound: Inbound,
+    revision: Revision,
+) -> Response<Body> {
+    let keep_alive = asking.gate.settings.keep_alive;
+    let Parked {
+        mut calling,
+        questions,
+        ..
+    } = parked;
+    let mut answered = Vec::new();
+    let mut open = Vec::new();
+    for keyed in questions {
+        match answer_to(&inbound, &keyed.key) {
+            Some(result) => answered.push((keyed.question, questions::response("0", result))),
+            None => open.push(keyed),
+        }
+    }
+    tokio::spawn(async move {
+        for (question, response) in answered {
+            question.answer(response.into()).await;
+        }
+    });
+    calling.continue_as(about, call_of(inbound, revision));
+    let mut leg = Leg::reading(calling, Some(asking));
+    for keyed in open {
+        leg.take(keyed.question);
+    }
+    stream_body::response(leg, keep_alive)
+}
+
+fn answer_to<'i>(inbound: &'i Inbound, key: &str) -> Option<&'i [u8]> {
+    let responses = inbound.params.input_responses.clone()?;
+    questions::answer_in(&inbound.message, responses, key)
+}
+
+fn replies(record: &ParkedCallRecord, inbound: &Inbound) -> Vec<Reply> {
+    let reply = |question: &ParkedQuestion| Reply {
+        id: question.id.clone(),
+        method: question.method.clone(),
+        result: answer_to(inbound, &question.key)
+            .map(|result| String::from_utf8_lossy(result).into_owned()),
+    };
+    record.questions.iter().map(reply).collect()
+}

@@ -1,0 +1,109 @@
+//! Goes on with a call that another process made and that waited for its agent's answer when that process
+//! ended: the answer is posted, and the rest of the stream is fetched by GET with Last-Event-ID
+//! (2025-11-25 transports, "Resumability and Redelivery"). The call itself is never sent again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use steadfast_core::stream::Break;
+use steadfast_core::{Era, RpcId};
+use tokio::sync::mpsc;
+
+use super::once::Attempt;
+use super::stream::{self, Reader, Source};
+use super::{Detached, Job, Policy, Sent, not_observed, post_quietly, wait_for_route};
+use crate::call::{Answer, Call, Failure};
+use crate::handle::CallHandle;
+use crate::levels;
+use crate::link::Link;
+use crate::question::{Place, Reply};
+use crate::route::Route;
+
+/// See [`Link::take_up`].
+pub(crate) fn take_up(
+    link: Arc<Link>,
+    call: Call,
+    handle: CallHandle,
+    place: Place,
+    replies: Vec<Reply>,
+) -> Detached {
+    let upstream = link.upstream.read().clone();
+    let mut policy = Policy::of(&call, upstream.as_deref());
+    policy.reissue = false;
+    let cancel_on_drop = policy.cancel_on_drop.then(|| handle.clone());
+    let job = Arc::new(Job {
+        level: levels::take_note(&link, &call),
+        call,
+        policy,
+        handle,
+        progress: Mutex::default(),
+        leg: 2,
+    });
+    Detached {
+        work: Some(Box::pin(go_on(link, job, place, replies))),
+        cancel_on_drop,
+    }
+}
+
+async fn go_on(link: Arc<Link>, job: Arc<Job>, place: Place, replies: Vec<Reply>) -> Answer {
+    let sent = Sent {
+        at: place.sent_at,
+        bytes: place.bytes_sent,
+        proven_unsent: false,
+    };
+    let lost = |evidence: String| {
+        let lost = not_observed(&link, &job.policy, sent, evidence, None);
+        Answer::Failed(Failure::NotObserved(lost))
+    };
+    let route = match wait_for_route(&link, None, &job.handle).await {
+        Ok(route) => route,
+        Err(Failure::Cancelled) => return Answer::Failed(Failure::Cancelled),
+        Err(Failure::Unavailable(_) | Failure::NotObserved(_) | Failure::NoSuchTool(_)) => {
+            return lost("the gateway was restarted, and the server is not available".to_owned());
+        }
+    };
+    if route.era() == Era::Modern || route.session != place.session {
+        return lost("the gateway was restarted, and the session of the call is gone".to_owned());
+    }
+    let busy = route.enter(place.rpc_id, &job);
+    let attempt = Attempt {
+        link: &link,
+        route: &route,
+        job: &job,
+        reissued: 0,
+        id: place.rpc_id,
+        sent,
+        moved: None,
+    };
+    let settled = replies
+        .iter()
+        .filter_map(|reply| RpcId::from_json(&reply.id));
+    let mut reader = Reader::going_on(&attempt, place.cursor.clone(), settled.collect());
+    let resumed = tokio::select! {
+        resumed = reader.broken(Break::CleanEnd) => resumed,
+        () = job.handle.inner.cancelled.notified() => {
+            attempt.tell_cancelled();
+            return Answer::Failed(Failure::Cancelled);
+        }
+    };
+    // Only where the result can be seen is anything agreed to.
+    let events = match resumed {
+        Ok(events) => events,
+        Err(evidence) => {
+            post_all(&link, &route, replies.iter().map(Reply::withdrawn)).await;
+            return lost(format!("the gateway was restarted: {evidence}"));
+        }
+    };
+    post_all(&link, &route, replies.iter().map(Reply::message)).await;
+    let (sender, receiver) = mpsc::channel(stream::BACKLOG);
+    let answer = reader.stream(VecDeque::new(), Some(receiver));
+    tokio::spawn(reader.pump(Source::Open(Box::new(events)), sender, busy));
+    Answer::Stream(answer)
+}
+
+async fn post_all(link: &Link, route: &Route, messages: impl Iterator<Item = bytes::Bytes>) {
+    for message in messages {
+        post_quietly(link, route, message).await;
+    }
+}
