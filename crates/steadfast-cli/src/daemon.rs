@@ -187,6 +187,7 @@ fn gateway_settings(
         anonymous_agent: gateway.anonymous_agent.as_deref().map(AgentName::from),
         max_message: file.limits.max_message.0,
         event_retention: file.store.event_retention.duration(),
+        keep_alive: gateway.keep_alive.duration(),
         input_wait: file.retry.input_wait.duration(),
         // No longer than the server may take to be reached.
         hello_wait: HELLO_WAIT.min(file.retry.connect_timeout.duration()),

@@ -1,8 +1,10 @@
 //! All links, kept in step with the configuration.
 
+mod isolated;
+
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,6 +27,8 @@ use crate::question::ServerRequest;
 use crate::report::Report;
 use crate::route::Upstream;
 use crate::sleep;
+
+pub use isolated::Isolated;
 
 /// What happened to a connection: feeds the change stream.
 #[derive(Clone, Debug)]
@@ -110,6 +114,8 @@ struct Inner {
     agents: Mutex<BTreeMap<AgentName, config::Agent>>,
     servers: Mutex<BTreeMap<ServerName, config::Server>>,
     links: RwLock<BTreeMap<Key, Kept>>,
+    /// Those that serve one conversation only.
+    isolated: Mutex<Vec<Weak<Link>>>,
     /// The last RPC id of any link: a server that many agents share never sees one twice.
     ids: Arc<AtomicI64>,
     listener: Arc<RwLock<Option<Arc<dyn Listener>>>>,
@@ -125,6 +131,9 @@ impl Inner {
         tracing::info!(slept_ms = slept.length.0, "the machine slept");
         for kept in self.links.read().values() {
             kept.link.tell(Input::Woke(slept));
+        }
+        for link in self.isolated.lock().iter().filter_map(Weak::upgrade) {
+            link.tell(Input::Woke(slept));
         }
     }
 }
@@ -169,6 +178,7 @@ impl Keeper {
                 agents: Mutex::default(),
                 servers: Mutex::default(),
                 links: RwLock::default(),
+                isolated: Mutex::default(),
                 ids: Arc::new(AtomicI64::new(first_id())),
                 listener: Arc::default(),
                 changes: broadcast::Sender::new(CHANGES),
@@ -309,7 +319,11 @@ impl Keeper {
         let _configuring = self.inner.configuring.lock().await;
         let kept = std::mem::take(&mut *self.inner.links.write());
         let ended = async {
-            for done in kept.values().map(stop) {
+            let isolated = self.isolated_links();
+            let links = kept.values().map(|kept| &kept.link).chain(&isolated);
+            // All are told before any is waited for.
+            let ending: Vec<_> = links.map(|link| stop(link)).collect();
+            for done in ending {
                 let _ = done.await;
             }
             self.inner.shared.farewells.all().await;
@@ -336,8 +350,13 @@ impl Keeper {
         for key in unwanted {
             let kept = self.inner.links.write().remove(&key);
             if let Some(kept) = kept {
-                drop(stop(&kept));
+                drop(stop(&kept.link));
                 let _ = self.inner.changes.send(Change::Removed(key.0, key.1));
+            }
+        }
+        for link in self.isolated_links() {
+            if !wanted.contains_key(&(link.agent.clone(), link.server.clone())) {
+                drop(stop(&link));
             }
         }
         for (key, server) in wanted {
@@ -408,7 +427,7 @@ impl Keeper {
             || before.headers != after.headers
             || before.enabled != after.enabled
             || before.cookies != after.cookies;
-        for link in self.links() {
+        for link in self.links().into_iter().chain(self.isolated_links()) {
             if link.server() != name {
                 continue;
             }
@@ -433,9 +452,9 @@ fn first_id() -> i64 {
 }
 
 /// Asks a driver to end; the receiver tells when it has.
-fn stop(kept: &Kept) -> oneshot::Receiver<()> {
+fn stop(link: &Link) -> oneshot::Receiver<()> {
     let (done, ended) = oneshot::channel();
-    kept.link.tell(Input::Stop(done));
+    link.tell(Input::Stop(done));
     ended
 }
 

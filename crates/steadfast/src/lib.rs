@@ -52,7 +52,7 @@ pub mod wording;
 pub use call::{Answer, AnswerStream, Call, Failure, Message, NoSuchTool, NotObserved, Origin};
 pub use catalog::{Entry, Listing};
 pub use handle::{CallHandle, Notice};
-pub use keeper::{Change, Keeper, Listener};
+pub use keeper::{Change, Isolated, Keeper, Listener};
 pub use link::{Hello, Link};
 pub use question::{Place, Reply, ServerRequest};
 pub use report::Report;

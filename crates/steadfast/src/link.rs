@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
+use steadfast_core::bridge;
 use steadfast_core::catalog::List;
 use steadfast_core::now::{Mono, Wall};
 use steadfast_core::question::Refusal;
@@ -15,6 +16,7 @@ use steadfast_core::wire::envelope::{self, Kind as MessageKind};
 use steadfast_core::{
     AgentName, Deadline, Era, Fault, Generation, Revision, ServerName, connection,
 };
+use steadfast_store::IdHash;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::call::{Answer, Call, Message, Origin};
@@ -78,6 +80,14 @@ pub(crate) struct View {
     pub(crate) session_since: Option<Mono>,
 }
 
+/// Whose a connection is that serves one conversation only.
+#[derive(Debug)]
+pub(crate) struct Private {
+    pub(crate) conversation: IdHash,
+    /// What its client said of itself.
+    pub(crate) client: Arc<bridge::Client>,
+}
+
 /// One agent's connection to one server.
 #[derive(Debug)]
 pub struct Link {
@@ -98,6 +108,7 @@ pub struct Link {
     /// The last RPC id; one count for all links.
     ids: Arc<AtomicI64>,
     stray: Stray,
+    pub(crate) private: Option<Private>,
     last_answer: AtomicU64,
     last_answer_wall: AtomicI64,
     no_ping: AtomicBool,
@@ -136,6 +147,7 @@ impl Link {
             changes,
             ids,
             stray: Stray::default(),
+            private: None,
             last_answer: AtomicU64::new(0),
             last_answer_wall: AtomicI64::new(0),
             no_ping: AtomicBool::new(false),
@@ -150,6 +162,35 @@ impl Link {
     /// The server.
     pub fn server(&self) -> &ServerName {
         &self.server
+    }
+
+    /// The conversation that it serves; `None` where it serves all those of its agent.
+    pub fn conversation(&self) -> Option<IdHash> {
+        self.private.as_ref().map(|private| private.conversation)
+    }
+
+    /// Whether each conversation of the agent is to have a session of its own at the server
+    /// (`isolate_sessions`). A modern server has no sessions that could be told apart.
+    pub fn isolates(&self) -> bool {
+        let upstream = self.upstream.read();
+        upstream
+            .as_ref()
+            .is_some_and(|it| it.config.isolate_sessions)
+            && self.hello().is_none_or(|hello| hello.era() == Era::Legacy)
+    }
+
+    /// The same, for one conversation only.
+    pub(crate) fn private_to(self, private: Private) -> Self {
+        Self {
+            private: Some(private),
+            ..self
+        }
+    }
+
+    /// Takes over what another connection of the agent knows of the server.
+    pub(crate) fn inherit(&self, other: &Self) {
+        *self.hello.write() = other.hello();
+        self.catalog.inherit(&other.catalog);
     }
 
     /// The connection object.
@@ -362,6 +403,9 @@ impl Link {
 
     /// Tells everyone who watches what there is to see now.
     pub(crate) fn announce(&self) {
+        if self.private.is_some() {
+            return;
+        }
         let report = Arc::new(self.report());
         let _ = self.changes.send(Change::Connection(report));
     }

@@ -95,6 +95,9 @@ impl Checker<'_, '_> {
         if gateway.config_check == Span::default() {
             self.refuse(&["gateway", "config_check"], "must be longer than zero");
         }
+        if gateway.keep_alive == Span::default() {
+            self.refuse(&["gateway", "keep_alive"], "must be longer than zero");
+        }
         let Some(agent) = &gateway.anonymous_agent else {
             return;
         };

@@ -36,6 +36,7 @@ pub(crate) struct Gateway {
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) allowed_origins: Vec<String>,
     pub(crate) config_check: Span,
+    pub(crate) keep_alive: Span,
     pub(crate) anonymous_agent: Option<String>,
 }
 
@@ -47,6 +48,7 @@ impl Default for Gateway {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             config_check: Span::secs(1),
+            keep_alive: Span::secs(15),
             anonymous_agent: None,
         }
     }

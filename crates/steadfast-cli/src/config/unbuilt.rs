@@ -17,7 +17,6 @@ pub(crate) fn unbuilt(file: &File) -> Vec<String> {
     note(file.notify != Notify::default(), "notify".into());
     for (name, server) in &file.servers {
         let key = |rest: &str| format!("servers.{name}.{rest}");
-        note(server.isolate_sessions, key("isolate_sessions"));
         note(server.cookies, key("cookies"));
         note(server.allow_private_network, key("allow_private_network"));
         note(server.oauth.is_some(), key("oauth"));

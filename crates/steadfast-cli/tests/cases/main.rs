@@ -10,6 +10,7 @@ mod operating;
 mod plumbing;
 mod revisions;
 mod rig;
+mod routing;
 mod secrets;
 mod sessions;
 mod sse;

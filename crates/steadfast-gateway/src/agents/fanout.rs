@@ -24,21 +24,23 @@ pub(crate) struct Fanout {
 
 impl Listener for Fanout {
     fn notification(&self, link: &Arc<Link>, message: Bytes) {
-        let (agent, server) = (link.agent(), link.server());
-        for session in self.sessions.listeners(agent, Some(server)) {
+        let server = link.server();
+        for session in self.audience(link) {
             if let Some(stream) = session.listening_now()
                 && let Some(message) = session.translate(server, message.clone())
             {
                 stream.append(message);
             }
         }
-        self.hub.notify(agent, server, &message);
-        self.changes.notification(link, &message);
+        if link.conversation().is_none() {
+            self.hub.notify(link.agent(), server, &message);
+            self.changes.notification(link, &message);
+        }
     }
 
     fn request(&self, link: &Arc<Link>, request: ServerRequest, in_flight: &[CallHandle]) {
         let conversations: Vec<_> = in_flight.iter().map(CallHandle::conversation).collect();
-        let present = self.sessions.of(link.agent(), link.server());
+        let present = self.present(link);
         match question::addressee(&conversations, present.len()) {
             Addressee::Call(at) => self.ask_caller(link.server(), request, &in_flight[..=at]),
             Addressee::Only => match present.first() {
@@ -57,11 +59,13 @@ impl Listener for Fanout {
     }
 
     fn reopened(&self, link: &Arc<Link>) {
-        for session in self.sessions.listeners(link.agent(), Some(link.server())) {
+        for session in self.audience(link) {
             legacy::reopened(&session, link);
         }
-        self.hub.reopened(link.agent(), link.server());
-        self.changes.reopened(link);
+        if link.conversation().is_none() {
+            self.hub.reopened(link.agent(), link.server());
+            self.changes.reopened(link);
+        }
     }
 
     fn renamed(&self, agent: &AgentName) {
@@ -70,6 +74,31 @@ impl Listener for Fanout {
 }
 
 impl Fanout {
+    /// The sessions that listen to what this connection brings.
+    fn audience(&self, link: &Link) -> Vec<Arc<Session>> {
+        match link.conversation() {
+            Some(key) => self.sessions.in_memory(&key).into_iter().collect(),
+            None => {
+                let mut all = self.sessions.listeners(link.agent(), Some(link.server()));
+                // They hear it on their own connections.
+                all.retain(|session| !session.is_isolated(link.server()));
+                all
+            }
+        }
+    }
+
+    /// The conversations that this connection serves.
+    fn present(&self, link: &Link) -> Vec<Arc<Session>> {
+        match link.conversation() {
+            Some(key) => self.sessions.in_memory(&key).into_iter().collect(),
+            None => {
+                let mut all = self.sessions.of(link.agent(), link.server());
+                all.retain(|session| !session.is_isolated(link.server()));
+                all
+            }
+        }
+    }
+
     /// Asks the conversation of the newest of these calls: on the stream that it listens on, as the
     /// server chose, else on that of the call.
     fn ask_caller(&self, server: &ServerName, request: ServerRequest, in_flight: &[CallHandle]) {

@@ -14,13 +14,22 @@ pub(crate) fn link(
     gate: &Gate,
     agent: &AgentName,
     server: &ServerName,
-    _session: Option<&Session>,
+    session: Option<&Session>,
 ) -> Option<Arc<Link>> {
-    gate.keeper.link(agent, server)
+    let shared = gate.keeper.link(agent, server)?;
+    Some(match session {
+        Some(session) => session.link(&gate.keeper, shared),
+        None => shared,
+    })
 }
 
 /// The links that serve `agent` together, at the address of all its servers: those with the servers that are
 /// switched on, in the order of their names.
-pub(crate) fn links(gate: &Gate, agent: &AgentName, _session: Option<&Session>) -> Vec<Arc<Link>> {
-    gate.keeper.enabled_links_of(agent)
+pub(crate) fn links(gate: &Gate, agent: &AgentName, session: Option<&Session>) -> Vec<Arc<Link>> {
+    let shared = gate.keeper.enabled_links_of(agent).into_iter();
+    let own = |link| match session {
+        Some(session) => session.link(&gate.keeper, link),
+        None => link,
+    };
+    shared.map(own).collect()
 }

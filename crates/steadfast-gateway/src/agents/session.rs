@@ -1,13 +1,14 @@
 //! One legacy session of an agent, and what is under way in it: calls, questions of the server, the
 //! listening stream.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use steadfast::{CallHandle, Notice, ServerRequest};
+use steadfast::{CallHandle, Isolated, Keeper, Link, Notice, ServerRequest};
 use steadfast_core::bridge::Client;
 use steadfast_core::question::{self, Refusal};
 use steadfast_core::wire::{envelope, splice};
@@ -38,6 +39,8 @@ pub(crate) struct Session {
     /// What the agent wants to hear of.
     pub(super) subscriptions: Subscriptions,
     live: Mutex<Live>,
+    /// Connections of its own, where servers are configured so.
+    isolated: Mutex<BTreeMap<ServerName, Isolated>>,
 }
 
 /// What a session has under way.
@@ -93,6 +96,7 @@ impl Session {
                 next_question: i64::from(first_question) << 8,
                 listening: None,
             }),
+            isolated: Mutex::default(),
         }
     }
 
@@ -141,6 +145,33 @@ impl Session {
     /// What the agent said of itself.
     pub(crate) fn client(&self) -> Arc<Client> {
         Arc::clone(&self.live.lock().client)
+    }
+
+    /// The connection that serves this session: `shared`, or where the server is configured so one of its
+    /// own, which is opened here and ends with the session.
+    pub(crate) fn link(&self, keeper: &Keeper, shared: Arc<Link>) -> Arc<Link> {
+        let server = shared.server();
+        let mut isolated = self.isolated.lock();
+        if !shared.isolates() {
+            let no_longer = isolated.remove(server);
+            drop(isolated);
+            drop(no_longer);
+            return shared;
+        }
+        if let Some(own) = isolated.get(server) {
+            return Arc::clone(own.link());
+        }
+        let Some(own) = keeper.isolated(&shared, self.key, self.client()) else {
+            return shared;
+        };
+        let link = Arc::clone(own.link());
+        isolated.insert(server.clone(), own);
+        link
+    }
+
+    /// Whether it has a connection of its own to this server.
+    pub(crate) fn is_isolated(&self, server: &ServerName) -> bool {
+        self.isolated.lock().contains_key(server)
     }
 
     /// Notes a call under way. It is forgotten once what is returned is dropped and nothing is done for it
@@ -336,6 +367,8 @@ impl Session {
         let questions = std::mem::take(&mut live.questions);
         drop(live);
         drop(questions);
+        let isolated = std::mem::take(&mut *self.isolated.lock());
+        drop(isolated);
         self.end_listening();
     }
 }

@@ -68,6 +68,18 @@ impl Catalog {
         }
     }
 
+    /// Takes over what another connection of the agent saw; all of it is asked for again before it is used.
+    pub(crate) fn inherit(&self, other: &Self) {
+        for list in List::ALL {
+            let (offer, whole, shown) = {
+                let theirs = other.kept(list);
+                (theirs.offer, theirs.whole.clone(), theirs.shown.clone())
+            };
+            let mut kept = self.kept(list);
+            (kept.offer, kept.whole, kept.shown) = (offer, whole, shown);
+        }
+    }
+
     fn kept(&self, list: List) -> MutexGuard<'_, Kept> {
         let [tools, prompts, resources, templates] = &self.lists;
         match list {

@@ -230,6 +230,10 @@ impl Driver {
     async fn keep_session(&mut self, opened: &Opened) {
         let route = &opened.route;
         self.link.view.lock().session_since = (route.era() == Era::Legacy).then(clock::mono);
+        if self.link.private.is_some() {
+            // The record is that of the shared connection.
+            return;
+        }
         if route.era() == Era::Modern || route.session.is_none() {
             return self.forget_session().await;
         }

@@ -339,8 +339,8 @@ impl Driver {
 
     /// Connections are history: written behind, and shown.
     fn record_facts(&self, before: &connection::State, facts: &[connection::Fact]) {
-        if self.shared.is_stopping() {
-            // That the keeper stops is no news about the connection.
+        if self.shared.is_stopping() || self.link.private.is_some() {
+            // That the keeper stops is no news about the connection; nor is one conversation's own.
             return;
         }
         let mut from = before;

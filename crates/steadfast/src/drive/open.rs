@@ -237,7 +237,7 @@ impl Handshake<'_> {
             }
             Ask::Initialize { revision, header } => {
                 let headers = self.upstream.post_headers(header.then_some(revision), None);
-                (headers, initialize(id, revision))
+                (headers, initialize(self.link, id, revision))
             }
             Ask::Endpoint => {
                 self.asked = None;
@@ -321,7 +321,7 @@ impl Handshake<'_> {
         legacy_sse::read(self.link, &route, events);
         let id = self.link.next_id();
         let answer = route.waiting.register(id);
-        let body = Bytes::from(initialize(id, revision));
+        let body = Bytes::from(initialize(self.link, id, revision));
         let sent = exchange(
             &self.upstream.pool,
             route.post(route.headers.clone(), body),
@@ -366,8 +366,12 @@ pub(super) fn discover(id: i64, revision: Revision) -> String {
     )
 }
 
-fn initialize(id: i64, revision: Revision) -> String {
-    let capabilities = own_capabilities(revision);
+fn initialize(link: &Link, id: i64, revision: Revision) -> String {
+    // What only one conversation uses is offered with that one's own capabilities.
+    let capabilities = match &link.private {
+        Some(private) => private.client.capabilities.as_str(),
+        None => own_capabilities(revision),
+    };
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"initialize","params":{{"protocolVersion":"{revision}","capabilities":{capabilities},"clientInfo":{OWN_INFO}}}}}"#
     )

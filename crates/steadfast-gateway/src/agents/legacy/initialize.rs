@@ -48,6 +48,10 @@ pub(crate) async fn initialize(
     };
     let unseen = link.is_some_and(|link| link.hello().is_none());
     session.unseen.store(unseen, Ordering::Relaxed);
+    if let Some(link) = link {
+        // One of its own, where it has one, is opened now: the first call finds it open.
+        drop(session.link(&gate.keeper, Arc::clone(link)));
+    }
     let mut response = json_answer(StatusCode::OK, render::result(id, &result));
     // Hexadecimal digits are a header value.
     if let Ok(value) = HeaderValue::from_str(&session_id) {
