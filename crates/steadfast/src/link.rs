@@ -127,7 +127,8 @@ impl Link {
         Self {
             agent,
             server,
-            phase: watch::Sender::new(Phase::Down),
+            // Until its driver has begun there is something to wait for.
+            phase: watch::Sender::new(Phase::Opening),
             view: Mutex::new(View {
                 state: connection::State::Disabled,
                 since: clock::wall(),

@@ -266,6 +266,8 @@ pub struct Params {
     pub input_responses: Option<Range<usize>>,
     /// `requestState`.
     pub request_state: Option<Range<usize>>,
+    /// `task` (tools/call, from 2025-11-25 on): asks for a task.
+    pub task: Option<Range<usize>>,
     /// `requestId` (notifications/cancelled).
     pub request_id: Option<Range<usize>>,
     /// `progressToken` of a notifications/progress, which is a direct member of params.
@@ -302,6 +304,7 @@ impl Params {
             b"arguments" => (&mut self.arguments, "arguments"),
             b"inputResponses" => (&mut self.input_responses, "inputResponses"),
             b"requestState" => (&mut self.request_state, "requestState"),
+            b"task" => (&mut self.task, "task"),
             b"requestId" => (&mut self.request_id, "requestId"),
             b"progressToken" => (&mut self.progress_of, "progressToken"),
             _ => return,

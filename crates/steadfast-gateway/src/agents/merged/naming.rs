@@ -83,16 +83,22 @@ fn ambiguous(inbound: &Inbound, what: &str, name: &str, servers: &[ServerName]) 
     Placed::refused(inbound, INVALID_PARAMS, &message, Some(&data))
 }
 
-/// A text among the params, and where it stands.
-fn text<'m>(inbound: &'m Inbound, path: &[&str]) -> Option<(Range<usize>, Cow<'m, str>)> {
+/// `params.name`, and where it stands.
+fn named(inbound: &Inbound) -> Option<(Range<usize>, Cow<'_, str>)> {
+    let range = inbound.params.name.clone()?;
+    Some((range, inbound.text(inbound.params.name.as_ref())?))
+}
+
+/// A member of `params.ref`, and where it stands.
+fn referred<'m>(inbound: &'m Inbound, key: &str) -> Option<(Range<usize>, Cow<'m, str>)> {
     let params = inbound.params.whole.clone()?;
-    let range = raw::at_path(&inbound.message, params, path)?;
+    let range = raw::at_path(&inbound.message, params, &["ref", key])?;
     Some((range.clone(), raw::text(&inbound.message, range)?))
 }
 
 /// `tools/call`.
 pub(super) fn tool(gate: &Gate, asker: &Asker<'_>, inbound: &Inbound) -> Placed {
-    let Some((range, name)) = text(inbound, &["name"]) else {
+    let Some((range, name)) = named(inbound) else {
         return Placed::invalid(inbound, "tools/call names no tool");
     };
     if name == own::CONNECTIONS {
@@ -118,12 +124,7 @@ pub(super) fn tool(gate: &Gate, asker: &Asker<'_>, inbound: &Inbound) -> Placed 
 fn may_be_task(asker: &Asker<'_>, inbound: &Inbound) -> bool {
     const TASKS: &str = "io.modelcontextprotocol/tasks";
     match asker.era() {
-        Era::Legacy => {
-            let params = inbound.params.whole.clone();
-            params
-                .and_then(|params| raw::at_path(&inbound.message, params, &["task"]))
-                .is_some()
-        }
+        Era::Legacy => inbound.params.task.is_some(),
         Era::Modern => inbound
             .params
             .client_capabilities
@@ -135,7 +136,7 @@ fn may_be_task(asker: &Asker<'_>, inbound: &Inbound) -> bool {
 
 /// `prompts/get`.
 pub(super) fn prompt(gate: &Gate, asker: &Asker<'_>, inbound: &Inbound) -> Placed {
-    let Some((range, name)) = text(inbound, &["name"]) else {
+    let Some((range, name)) = named(inbound) else {
         return Placed::invalid(inbound, "prompts/get names no prompt");
     };
     if name == own::MCPS {
@@ -150,10 +151,10 @@ pub(super) fn prompt(gate: &Gate, asker: &Asker<'_>, inbound: &Inbound) -> Place
 
 /// `completion/complete`, of a prompt's or a template's argument.
 pub(super) async fn completion(gate: &Gate, asker: &Asker<'_>, inbound: &Inbound) -> Placed {
-    if let Some((range, uri)) = text(inbound, &["ref", "uri"]) {
+    if let Some((range, uri)) = referred(inbound, "uri") {
         return resources::to_owner(gate, asker, inbound, range, &uri).await;
     }
-    let Some((range, name)) = text(inbound, &["ref", "name"]) else {
+    let Some((range, name)) = referred(inbound, "name") else {
         return Placed::invalid(
             inbound,
             "completion/complete names neither prompt nor template",
