@@ -194,29 +194,63 @@ async fn without_a_prefix_names_are_bare_and_shared_ones_are_refused() {
 
 #[tokio::test]
 async fn a_server_asks_on_the_stream_of_its_call() {
-    let fleet = Fleet::new(Era::Legacy, [Era::Legacy, Era::Legacy].map(Era::behaviour)).await;
-    let mut calls = Vec::new();
-    for tool in ["u1__ask", "u2__ask"] {
-        let params = json!({"name": tool, "arguments": {}});
-        let mut call = fleet.agent.start("tools/call", params).await.unwrap();
-        let question = loop {
-            let message = call.message().await.unwrap().unwrap();
-            if message["method"] == "elicitation/create" {
-                break message;
-            }
-        };
-        calls.push((call, question));
+    for other in BOTH {
+        let eras = [Era::Legacy, other].map(Era::behaviour);
+        let fleet = Fleet::new(Era::Legacy, eras).await;
+        let mut calls = Vec::new();
+        for tool in ["u1__ask", "u2__ask"] {
+            let token = json!({"progressToken": tool});
+            let params = json!({"name": tool, "arguments": {}, "_meta": token});
+            let mut call = fleet.agent.start("tools/call", params).await.unwrap();
+            let question = loop {
+                let message = call.message().await.unwrap().unwrap();
+                if message["method"] == "elicitation/create" {
+                    break message;
+                }
+            };
+            calls.push((call, question));
+        }
+        // Both servers number theirs alike.
+        assert_ne!(calls[0].1["id"], calls[1].1["id"]);
+        for (place, (call, question)) in calls.into_iter().enumerate().rev() {
+            let room = format!("room {place}");
+            let answer = json!({"action": "accept", "content": {"room": room}});
+            fleet.agent.respond(&question["id"], answer).await.unwrap();
+            let answer = call.finish().await.unwrap();
+            assert!(answer.text().contains(&room), "{other:?}: {answer:?}");
+        }
     }
-    assert_ne!(
-        calls[0].1["id"], calls[1].1["id"],
-        "both servers number theirs alike"
-    );
-    for (place, (call, question)) in calls.into_iter().enumerate().rev() {
-        let room = format!("room {place}");
-        let answer = json!({"action": "accept", "content": {"room": room}});
-        fleet.agent.respond(&question["id"], answer).await.unwrap();
-        let answer = call.finish().await.unwrap();
-        assert!(answer.text().contains(&room), "{answer:?}");
+}
+
+#[tokio::test]
+async fn an_agent_without_a_session_is_asked_by_a_result() {
+    for server in BOTH {
+        let fleet = Fleet::new(Era::Modern, [server, server].map(Era::behaviour)).await;
+        let call = async |more: Value| {
+            let mut params = json!({"name": "u2__ask", "arguments": {}});
+            let members = params.as_object_mut().unwrap();
+            members.extend(more.as_object().unwrap().clone());
+            fleet.agent.request("tools/call", params).await.unwrap()
+        };
+        let first = call(json!({})).await;
+        let asked = first.result();
+        assert_eq!(
+            asked["resultType"], "input_required",
+            "{server:?}: {first:?}"
+        );
+        let questions = asked["inputRequests"].as_object().unwrap();
+        let (key, question) = questions.iter().next().unwrap();
+        assert_eq!(question["method"], "elicitation/create", "{first:?}");
+        let answer = json!({"action": "accept", "content": {"room": "blue"}});
+        let second = call(json!({
+            "requestState": asked["requestState"],
+            "inputResponses": {key: answer},
+        }))
+        .await;
+        assert!(second.text().contains("blue"), "{server:?}: {second:?}");
+        assert_eq!(fleet.servers[0].log().count("tools/call"), 0);
+        let rows = fleet.servers[1].ledger().rows_of("ask").unwrap();
+        assert_eq!(rows.len(), 1, "{server:?}");
     }
 }
 

@@ -110,12 +110,13 @@ fn result(link: &Link, asker: &Asker<'_>) -> Option<Bytes> {
     }
 }
 
-/// Waits for servers that were never seen and are being connected: at most `limit` in all, and not for long
-/// once one is known. What a stuck one offers is announced when it is there (OP-04).
+/// Waits for servers that were never seen and are being connected for the first time: at most `limit` in all,
+/// and not for long once one is known. What a stuck one offers is announced when it is there (OP-04).
 async fn meet(links: &[Arc<Link>], limit: Duration) {
-    let unseen: Vec<_> = links.iter().filter(|link| link.hello().is_none()).collect();
+    let is_new = |link: &&Arc<Link>| link.hello().is_none() && link.report().fault.is_none();
+    let unseen: Vec<_> = links.iter().filter(is_new).collect();
     let mut deadline = Instant::now() + limit;
-    if unseen.len() < links.len() {
+    if links.iter().any(|link| link.hello().is_some()) {
         deadline = deadline.min(Instant::now() + GRACE);
     }
     let mut meetings: FuturesUnordered<_> = unseen.iter().map(|link| link.settled(limit)).collect();
