@@ -390,16 +390,17 @@ impl Link {
     /// The operator changed which tools agents may see: for them the list changed.
     pub(crate) fn access_changed(self: &Arc<Self>) {
         self.announce();
-        let is_announced = |hello: Arc<Hello>| List::Tools.offer(&hello.result).announced;
-        // An agent that was promised no announcements gets none.
-        if !self.hello().is_none_or(is_announced) {
+        let Some(listener) = self.listener.read().clone() else {
             return;
+        };
+        let is_announced = |hello: Arc<Hello>| List::Tools.offer(&hello.result).announced;
+        if !self.hello().is_none_or(is_announced) {
+            // An agent of this server alone was promised no announcements and gets none; with others it may be.
+            return listener.reopened(self);
         }
         let method = List::Tools.changed();
         let message = format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#);
-        if let Some(listener) = self.listener.read().clone() {
-            listener.notification(self, Bytes::from(message));
-        }
+        listener.notification(self, Bytes::from(message));
     }
 
     /// Tells everyone who watches what there is to see now.
