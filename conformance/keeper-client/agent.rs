@@ -8,8 +8,9 @@ use steadfast::{
     Answer, AnswerStream, Call, CallHandle, Link, Listener, Message, Origin, ServerRequest,
 };
 use steadfast_core::bridge::Client;
+use steadfast_core::catalog::List;
 use steadfast_core::wire::envelope;
-use steadfast_core::{AgentName, Era, Revision, ServerName};
+use steadfast_core::{Era, Revision};
 
 use crate::Failure;
 
@@ -70,9 +71,9 @@ impl Agent {
 
     /// The tools as the keeper keeps them.
     pub(crate) fn catalog(&self) -> Result<Vec<Value>, Failure> {
-        Ok(serde_json::from_slice(
-            &self.link.tools().ok_or("the keeper knows no tools")?,
-        )?)
+        let tools = self.link.listed(List::Tools);
+        let tools = tools.ok_or("the keeper knows no tools")?;
+        Ok(serde_json::from_slice(&tools.to_json())?)
     }
 
     pub(crate) async fn list(&mut self, what: &str) -> Result<Vec<Value>, Failure> {
@@ -139,14 +140,18 @@ impl Agent {
 pub(crate) struct Standing;
 
 impl Listener for Standing {
-    fn notification(&self, _agent: &AgentName, _server: &ServerName, _message: Bytes) {}
+    fn is_listened_to(&self, _link: &Link) -> bool {
+        true
+    }
 
-    fn request(&self, _agent: &AgentName, _server: &ServerName, request: ServerRequest) {
+    fn notification(&self, _link: &Arc<Link>, _message: Bytes) {}
+
+    fn request(&self, _link: &Arc<Link>, request: ServerRequest, _in_flight: &[CallHandle]) {
         // A question that cannot be answered is dropped, and with that refused.
         tokio::spawn(answer(request));
     }
 
-    fn reopened(&self, _agent: &AgentName, _server: &ServerName) {}
+    fn reopened(&self, _link: &Arc<Link>) {}
 }
 
 /// The response at the end of a stream; questions on the way are answered.

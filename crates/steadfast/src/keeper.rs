@@ -50,6 +50,9 @@ pub trait Listener: Send + Sync + std::fmt::Debug {
     fn reopened(&self, link: &Arc<Link>);
     /// The tools and prompts of the agent have other names together (`prefix`).
     fn renamed(&self, _agent: &AgentName) {}
+    /// Whether anybody would hear a notification now. Where nobody does, lists whose changes a server
+    /// does not announce are not asked for again.
+    fn is_listened_to(&self, link: &Link) -> bool;
 }
 
 /// What all drivers share.

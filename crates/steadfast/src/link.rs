@@ -430,6 +430,19 @@ impl Link {
         self.tell(Input::Connection(connection::Event::Doubt { generation }));
     }
 
+    /// Whether anybody would hear a notification now.
+    pub(crate) fn is_listened_to(&self) -> bool {
+        let listener = self.listener.read().clone();
+        listener.is_some_and(|listener| listener.is_listened_to(self))
+    }
+
+    /// Hands a notification to the listener.
+    pub(crate) fn tell_listener(self: &Arc<Self>, message: Bytes) {
+        if let Some(listener) = self.listener.read().clone() {
+            listener.notification(self, message);
+        }
+    }
+
     /// Handles a message that came outside of any call: answers a ping, takes note of changed lists,
     /// and hands the rest to the listener.
     pub(crate) fn aside(self: &Arc<Self>, route: &Arc<Route>, message: Bytes) {
@@ -457,9 +470,7 @@ impl Link {
             MessageKind::Notification => {
                 // Before anybody is told: who asks then must get the new list.
                 self.note_change(&method);
-                if let Some(listener) = self.listener.read().clone() {
-                    listener.notification(self, message);
-                }
+                self.tell_listener(message);
             }
             MessageKind::Result | MessageKind::Error => route.waiting.answered(&read, message),
         }

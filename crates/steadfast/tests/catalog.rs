@@ -73,6 +73,10 @@ async fn never(server: &Server, within: Duration, condition: impl Fn(&RequestLog
 struct Heard(Mutex<Vec<String>>, tokio::sync::Notify);
 
 impl Listener for Heard {
+    fn is_listened_to(&self, _link: &Link) -> bool {
+        true
+    }
+
     fn notification(&self, _: &Arc<Link>, message: bytes::Bytes) {
         let message: Value = serde_json::from_slice(&message).unwrap();
         self.0.lock().push(message["method"].to_string());

@@ -8,6 +8,7 @@
 
 mod filter;
 pub mod message;
+mod recheck;
 mod transitions;
 
 #[cfg(test)]
@@ -20,6 +21,7 @@ use crate::identity::AttemptId;
 use crate::now::{Jitter, Millis, Mono, Now, Wall};
 
 pub use filter::Filter;
+pub use recheck::{ask_again_at, unannounced};
 pub use transitions::{deadline, replay, step};
 
 /// How long changes of what is wanted are collected before the server is asked anew.

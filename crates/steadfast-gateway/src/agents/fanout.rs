@@ -58,6 +58,15 @@ impl Listener for Fanout {
         }
     }
 
+    fn is_listened_to(&self, link: &Link) -> bool {
+        let (agent, server) = (link.agent(), link.server());
+        let in_session = |server| {
+            let sessions = self.sessions.listeners(agent, server);
+            sessions.iter().any(|session| session.listens())
+        };
+        in_session(Some(server)) || in_session(None) || self.hub.has_listeners(agent, server)
+    }
+
     fn reopened(&self, link: &Arc<Link>) {
         for session in self.audience(link) {
             legacy::reopened(&session, link);

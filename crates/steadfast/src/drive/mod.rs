@@ -10,6 +10,7 @@
 mod actions;
 mod listen;
 pub(crate) mod open;
+mod recheck;
 mod settle;
 mod subscribe;
 mod woke;

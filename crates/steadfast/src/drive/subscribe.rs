@@ -13,7 +13,7 @@ use steadfast_core::{Deadline, connection};
 use tokio::task::JoinHandle;
 
 use super::open::own_meta;
-use super::{Driver, Input};
+use super::{Driver, Input, recheck};
 use crate::clock;
 use crate::link::Link;
 use crate::perform::ask::{media_of, retry_after};
@@ -30,6 +30,8 @@ const LARGEST_REFUSAL: usize = 64 << 10;
 pub(super) struct Kept {
     state: State,
     streams: Vec<(AttemptId, JoinHandle<()>)>,
+    /// The lists that are asked for again, and what does it.
+    watched: (Filter, Option<JoinHandle<()>>),
 }
 
 impl Kept {
@@ -37,6 +39,7 @@ impl Kept {
         Self {
             state: State::Off(machine::Memory::default()),
             streams: Vec::new(),
+            watched: (Filter::default(), None),
         }
     }
 
@@ -56,8 +59,9 @@ impl Kept {
     }
 
     pub(super) fn abort(&mut self) {
-        for (_, stream) in self.streams.drain(..) {
-            stream.abort();
+        let streams = self.streams.drain(..).map(|(_, stream)| stream);
+        for task in streams.chain(self.watched.1.take()) {
+            task.abort();
         }
     }
 
@@ -119,6 +123,7 @@ impl Driver {
                 is_news
             });
         }
+        self.watch_unannounced();
         for action in step.actions {
             match action {
                 machine::Action::Open { attempt, filter } => self.subscribe(attempt, filter),
@@ -154,6 +159,24 @@ impl Driver {
         let streams = &mut self.subscription.streams;
         streams.retain(|(_, stream)| !stream.is_finished());
         streams.push((attempt, tokio::spawn(task)));
+    }
+
+    /// What the server does not announce is looked after.
+    fn watch_unannounced(&mut self) {
+        let lists = machine::unannounced(&self.subscription.state);
+        let (watched, task) = &mut self.subscription.watched;
+        if *watched == lists {
+            return;
+        }
+        if let Some(task) = task.take() {
+            task.abort();
+        }
+        if !lists.is_empty() {
+            let policy = self.shared.stream_policy;
+            let watching = recheck::watch(Arc::clone(&self.link), lists.clone(), policy);
+            *task = Some(tokio::spawn(watching));
+        }
+        *watched = lists;
     }
 
     /// Something may have changed while nobody was told.

@@ -142,6 +142,20 @@ async fn pv_09_a_dropped_subscription_comes_back_and_what_was_missed_is_made_up_
 }
 
 #[tokio::test]
+async fn pv_09_a_list_whose_changes_are_not_announced_is_asked_for_again() {
+    let mut behaviour = Behaviour::modern().honouring(&["promptsListChanged"]);
+    behaviour.ttl_ms = 1_000;
+    let rig = Rig::new(Era::Legacy, behaviour).await;
+    let mut get = rig.agent.open_get(None).await.unwrap();
+    let lists = rig.server.log().count("tools/list");
+    let mut tools = Tool::defaults();
+    tools.push(Tool::new("brand_new", Action::Echo));
+    rig.server.set_tools(tools);
+    assert_eq!(next(&mut get, TOOLS).await, list_changed(TOOLS));
+    assert_eq!(rig.server.log().count("tools/list"), lists + 1);
+}
+
+#[tokio::test]
 async fn pv_09_an_unknown_method_is_asked_for_once_per_opening() {
     for refusal in [
         json_rpc_error(404, -32601, "Method not found"),

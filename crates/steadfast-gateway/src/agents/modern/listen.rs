@@ -169,6 +169,14 @@ impl Hub {
         those.iter().any(|it| it.audience.scope.server().is_none())
     }
 
+    /// Whether anybody listens to this server.
+    pub(crate) fn has_listeners(&self, agent: &AgentName, server: &ServerName) -> bool {
+        let streams = self.streams.lock();
+        let those = streams.by_agent.get(agent);
+        let mut scopes = those.into_iter().flatten().map(|it| &it.audience.scope);
+        scopes.any(|scope| scope.server().is_none_or(|only| only == server))
+    }
+
     /// The server is there again: every list may have changed.
     pub(crate) fn reopened(&self, agent: &AgentName, server: &ServerName) {
         for method in Filter::all_lists().list_methods() {
