@@ -131,6 +131,8 @@ codes! {
     STORE_UNAVAILABLE = 51 "store_unavailable" Person "Check the file that the message names: its permissions, its disk, and whether another program holds it.";
     /// The store's file is damaged, or of a newer version.
     STORE_DAMAGED = 52 "store_damaged" Person "Nothing was changed. Restore the file from a backup, or move it away to start empty on purpose.";
+    /// The key of the vault is missing, or is another one.
+    VAULT_KEY = 53 "vault_key" Person "Bring back the key that sealed the store: STEADFAST_KEY, or vault.key in the data directory.";
 
     // What an agent or a browser sends.
     /// The Host header is not one of ours.

@@ -28,6 +28,10 @@ pub enum Problem {
     Unconfirmed,
     /// It has been closed.
     Closed,
+    /// The key of the vault is missing, is not the one that sealed the store, or cannot be read.
+    Key,
+    /// What is sealed does not open with its key.
+    Tampered,
 }
 
 impl Problem {
@@ -41,8 +45,9 @@ impl Problem {
             | Self::ReadOnly
             | Self::Unconfirmed
             | Self::Closed => code::STORE_UNAVAILABLE,
-            Self::Foreign | Self::Damaged | Self::Newer => code::STORE_DAMAGED,
+            Self::Foreign | Self::Damaged | Self::Newer | Self::Tampered => code::STORE_DAMAGED,
             Self::Conflict => code::CONFLICT,
+            Self::Key => code::VAULT_KEY,
         }
     }
 
@@ -74,6 +79,12 @@ impl Problem {
                 "Check the disk. The change may or may not be there after a loss of power."
             }
             Self::Closed => "Steadfast is shutting down; start it again.",
+            Self::Key => {
+                "Nothing was changed. Bring the key back; without it, what it sealed must be signed in, or set, again."
+            }
+            Self::Tampered => {
+                "Nothing was changed. Restore the file from a backup, or sign in, or set the secret, again."
+            }
         }
     }
 }

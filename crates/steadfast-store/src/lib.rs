@@ -1,8 +1,9 @@
 //! What Steadfast keeps on disk: agents and servers, what was learned about addresses, legacy sessions
-//! in both directions, and the history of connections.
+//! in both directions, the history of connections, and their grants with all that keeps them alive.
 //!
-//! [`Records`] says what a backend can do and what it promises; every backend passes the same
-//! suite (`suite`). A write that has returned `Ok` survives a kill of the process and a loss
+//! A [`Store`] is all of it. Its parts, [`Records`], [`Grants`], [`Leases`], [`Clients`], [`SignIns`], [`Notices`],
+//! [`VaultEntries`], [`Documents`] and [`Resealing`], say what a backend can do and what it promises; every backend
+//! passes the same suite (`suite`). A write that has returned `Ok` survives a kill of the process and a loss
 //! of power.
 //!
 //! | backend | for |
@@ -10,24 +11,50 @@
 //! | [`SqliteRecords`] | one machine; several processes may share a data directory |
 //! | [`MemoryRecords`] | tests |
 //!
-//! `schema.md` in this crate describes the tables.
+//! Secrets are sealed by the [`vault`] before they reach a backend. `schema.md` in this crate describes the tables.
 
+pub mod clients;
+pub mod documents;
 pub mod error;
+pub mod grants;
 pub mod keys;
+pub mod leases;
 pub mod memory;
 pub mod model;
+pub mod notices;
+mod place;
+mod private_file;
 pub mod records;
+pub mod resealing;
+pub mod sign_ins;
 pub mod sqlite;
+pub mod store;
 #[cfg(any(test, feature = "suite"))]
 pub mod suite;
+pub mod swap;
+pub mod vault;
+pub mod vault_entries;
 mod versioned;
 
+pub use clients::{ClientRecord, Clients};
+pub use documents::{DocumentRecord, Documents};
 pub use error::{Error, Problem};
+pub use grants::{ClientOrigin, DueGrant, GrantClient, GrantRecord, Grants, LastRenewal};
 pub use keys::{AgentKey, IdHash, KeyHash, hash_id, hash_state, make_key};
+pub use leases::{Lease, LeaseKey, Leases, Taken};
 pub use memory::MemoryRecords;
 pub use model::{
     AgentRecord, AgentSessionRecord, ParkedCallRecord, ParkedQuestion, ServerRecord, SessionRecord,
     Source, Transition,
 };
+pub use notices::{Moment, NoticeRecord, Notices, Opening, Telling};
 pub use records::{Records, SharedRecords};
+pub use resealing::{Resealed, Resealing};
+/// The type of secrets, which do not print.
+pub use secrecy::{ExposeSecret, SecretString};
+pub use sign_ins::{SignInRecord, SignIns, Started};
 pub use sqlite::{SqliteOptions, SqliteRecords};
+pub use store::{SharedStore, Store};
+pub use swap::{Swap, Version};
+pub use vault::{GrantSecrets, KeySource, SignInSecrets, Vault};
+pub use vault_entries::{VaultEntries, VaultEntry};

@@ -1,5 +1,14 @@
 //! Records that last as long as the process: for tests.
 
+mod clients;
+mod documents;
+mod grants;
+mod leases;
+mod notices;
+mod resealing;
+mod sign_ins;
+mod vault_entries;
+
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
@@ -7,12 +16,22 @@ use parking_lot::Mutex;
 use steadfast_core::connection::handshake::Known;
 use steadfast_core::{AgentName, ServerName, Wall};
 
+use crate::clients::ClientRecord;
+use crate::documents::DocumentRecord;
 use crate::error::{Error, Problem};
+use crate::grants::GrantRecord;
 use crate::keys::{IdHash, KeyHash};
+use crate::leases::LeaseKey;
 use crate::model::{
     AgentRecord, AgentSessionRecord, ParkedCallRecord, ServerRecord, SessionRecord, Transition,
 };
+use crate::notices::NoticeRecord;
 use crate::records::Records;
+use crate::sign_ins::SignInRecord;
+use crate::vault_entries::VaultEntry;
+
+/// A connection: one agent's link to one server.
+type Connection = (AgentName, ServerName);
 
 /// Records in memory. They keep every promise of [`Records`] but durability.
 #[derive(Debug, Default)]
@@ -24,14 +43,28 @@ struct State {
     agents: BTreeMap<AgentName, AgentRecord>,
     servers: BTreeMap<ServerName, ServerRecord>,
     eras: BTreeMap<String, Known>,
-    sessions: BTreeMap<(AgentName, ServerName), SessionRecord>,
-    history: BTreeMap<(AgentName, ServerName), Vec<Transition>>,
+    sessions: BTreeMap<Connection, SessionRecord>,
+    history: BTreeMap<Connection, Vec<Transition>>,
     agent_sessions: BTreeMap<IdHash, AgentSessionRecord>,
     parked_calls: BTreeMap<IdHash, ParkedCallRecord>,
     meta: BTreeMap<String, String>,
+    grants: BTreeMap<Connection, GrantRecord>,
+    leases: BTreeMap<LeaseKey, leases::Held>,
+    clients: BTreeMap<(String, String), ClientRecord>,
+    sign_ins: BTreeMap<Connection, SignInRecord>,
+    notices: BTreeMap<Connection, NoticeRecord>,
+    vault_entries: BTreeMap<String, VaultEntry>,
+    documents: BTreeMap<String, DocumentRecord>,
 }
 
 impl State {
+    /// Forgets what goes with a connection that is no longer there. Its grant stays: it must be revoked first.
+    fn forget(&mut self, gone: impl Fn(&Connection) -> bool) {
+        self.sessions.retain(|connection, _| !gone(connection));
+        self.sign_ins.retain(|connection, _| !gone(connection));
+        self.notices.retain(|connection, _| !gone(connection));
+    }
+
     /// One key means one agent.
     fn check_key(&self, name: &AgentName, key: KeyHash) -> Result<(), Error> {
         let taken = self
@@ -102,7 +135,7 @@ impl Records for MemoryRecords {
 
     async fn remove_agent(&self, name: &AgentName) -> Result<bool, Error> {
         self.with(|state| {
-            state.sessions.retain(|(agent, _), _| agent != name);
+            state.forget(|(agent, _)| agent == name);
             state
                 .agent_sessions
                 .retain(|_, session| session.agent != *name);
@@ -135,7 +168,7 @@ impl Records for MemoryRecords {
 
     async fn remove_server(&self, name: &ServerName) -> Result<bool, Error> {
         self.with(|state| {
-            state.sessions.retain(|(_, server), _| server != name);
+            state.forget(|(_, server)| server == name);
             state
                 .agent_sessions
                 .retain(|_, session| session.server.as_ref() != Some(name));
@@ -296,9 +329,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::SharedRecords;
+    use crate::SharedStore;
 
-    async fn fresh() -> (SharedRecords, ()) {
+    async fn fresh() -> (SharedStore, ()) {
         (Arc::new(MemoryRecords::new()), ())
     }
 

@@ -34,7 +34,8 @@ pub trait Records: Send + Sync + fmt::Debug {
     async fn agent(&self, name: &AgentName) -> Result<Option<AgentRecord>, Error>;
     /// The agent that has this key.
     async fn agent_by_key(&self, key: &KeyHash) -> Result<Option<AgentRecord>, Error>;
-    /// Removes an agent with its sessions in both directions and its parked calls; its history stays. Whether it was there.
+    /// Removes an agent with its sessions in both directions, its parked calls, its sign-ins and its
+    /// notices. Its history stays, and so do its grants, which must be revoked first. Whether it was there.
     async fn remove_agent(&self, name: &AgentName) -> Result<bool, Error>;
     /// Gives an agent a key; the one before is worth nothing from then on. Whether the agent is there.
     async fn set_agent_key(&self, name: &AgentName, key: KeyHash) -> Result<bool, Error>;
@@ -45,8 +46,9 @@ pub trait Records: Send + Sync + fmt::Debug {
     async fn servers(&self) -> Result<Vec<ServerRecord>, Error>;
     /// One server.
     async fn server(&self, name: &ServerName) -> Result<Option<ServerRecord>, Error>;
-    /// Removes a server with its sessions in both directions and the calls that are parked there; its
-    /// history stays, and so does what was learned about its address. Whether it was there.
+    /// Removes a server with its sessions in both directions, its parked calls, its sign-ins and its
+    /// notices. Its history stays, and so do what was learned about its address and its grants, which must be
+    /// revoked first. Whether it was there.
     async fn remove_server(&self, name: &ServerName) -> Result<bool, Error>;
 
     /// What was learned about the server at an address.

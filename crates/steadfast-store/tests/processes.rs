@@ -1,5 +1,5 @@
 //! What several processes, a kill and a full disk do to one file. Each test starts this program again as
-//! its child, which runs nothing but `child`.
+//! its child, which runs nothing but `child` or `saver`.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -11,8 +11,16 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
+use steadfast_core::grant::{State, Tokens};
+use steadfast_core::identity::GrantGeneration;
+use steadfast_core::oauth::client::Auth;
 use steadfast_core::{AgentName, ServerName, Wall};
-use steadfast_store::{Records as _, SqliteOptions, SqliteRecords, Transition};
+use steadfast_store::vault::{Key, KeyRing};
+use steadfast_store::{
+    ClientOrigin, ExposeSecret as _, GrantClient, GrantRecord, GrantSecrets, Grants as _,
+    KeySource, Problem, Records as _, SecretString, SqliteOptions, SqliteRecords, Swap, Transition,
+    Vault, Version,
+};
 
 const FILE: &str = "STEADFAST_STORE_TEST_FILE";
 const TAG: &str = "STEADFAST_STORE_TEST_TAG";
@@ -79,10 +87,14 @@ struct Running {
 impl Running {
     /// Starts a child by way of a shell that first runs `before`.
     fn start(before: &str, file: &Path, tag: &str, count: i64) -> Self {
+        Self::start_as("child", before, file, tag, count)
+    }
+
+    fn start_as(what: &str, before: &str, file: &Path, tag: &str, count: i64) -> Self {
         let mut child = Command::new("sh")
             .args(["-c", &format!("{before} exec \"$0\" \"$@\"")])
             .arg(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "child", "--nocapture"])
+            .args(["--ignored", "--exact", what, "--nocapture"])
             .env(FILE, file)
             .env(TAG, tag)
             .env(COUNT, count.to_string())
@@ -248,4 +260,172 @@ async fn a_disk_that_fills_up_loses_nothing() {
     let records = open(&file).await;
     assert_kept(&records, "a", &running.acked).await;
     records.put_meta("room", "again").await.unwrap();
+}
+
+/// A vault that parent and children have in common.
+fn vault() -> Vault {
+    let key = Key::parse(&"5a".repeat(32)).unwrap();
+    Vault::new(KeyRing::of(key), KeySource::Nowhere)
+}
+
+/// What the tokens of this generation are: long, so that a row has more than one page.
+fn token(server: &str, generation: u64) -> SecretString {
+    format!("{server} {generation} ").repeat(1_000).into()
+}
+
+fn next(present: Option<GrantRecord>, server: &str) -> GrantRecord {
+    let generation = present.as_ref().map_or(1, |grant| grant.generation.0 + 1);
+    GrantRecord {
+        agent: "a".into(),
+        server: server.into(),
+        version: present.map_or(Version::NONE, |grant| grant.version),
+        generation: GrantGeneration(generation),
+        state: State::Unrenewable {
+            tokens: Tokens {
+                generation: GrantGeneration(generation),
+                issued_at: Wall(0),
+                expires_at: Wall(1),
+                renewable: false,
+                scopes: Vec::new(),
+            },
+        },
+        wake_at: Some(Wall(1)),
+        issuer: "https://as.example".to_owned(),
+        resource: None,
+        token_endpoint: None,
+        client: GrantClient {
+            id: "c".to_owned(),
+            auth: Auth::None,
+            origin: ClientOrigin::MetadataDocument,
+        },
+        last_renewal: None,
+        sealed: None,
+    }
+}
+
+/// The child: saves the grant of one server again and again, each time with new tokens.
+#[tokio::test]
+#[ignore = "it is what the other tests run as their child"]
+async fn saver() {
+    let file = std::env::var(FILE).expect("the other tests of this file start it");
+    let server = std::env::var(TAG).unwrap();
+    let count: i64 = std::env::var(COUNT).unwrap().parse().unwrap();
+    println!();
+    let (records, vault) = (open(Path::new(&file)).await, vault());
+    for _ in 0..count {
+        let present = records.grant(&"a".into(), &server.as_str().into()).await;
+        let mut grant = next(present.unwrap(), &server);
+        let secrets = GrantSecrets {
+            access_token: token(&server, grant.generation.0),
+            refresh_token: None,
+            client_secret: None,
+        };
+        vault.seal_grant(&mut grant, &secrets).unwrap();
+        match records.swap_grant(&grant).await {
+            Ok(Swap::Stored(_)) => println!("acked 0 {}", grant.generation.0),
+            Ok(Swap::Lost(present)) => panic!("nobody else saves it: {present:?}"),
+            Err(error) => {
+                println!("failed {error}");
+                return;
+            }
+        }
+    }
+    records.close().await;
+}
+
+/// Reads a grant, which is one that was saved as a whole. Its generation.
+async fn saved(records: &SqliteRecords, server: &str) -> u64 {
+    let found = records.grant(&"a".into(), &server.into()).await.unwrap();
+    let Some(grant) = found else { return 0 };
+    let secrets = vault().open_grant(&grant).unwrap().unwrap();
+    let expected = token(server, grant.generation.0);
+    assert_eq!(
+        secrets.access_token.expose_secret(),
+        expected.expose_secret()
+    );
+    assert_eq!(
+        grant.state.tokens().unwrap().generation,
+        grant.generation,
+        "tokens and state of one save"
+    );
+    grant.generation.0
+}
+
+fn acked(running: &Running) -> u64 {
+    let last = running.acked.get(&0).copied().unwrap_or_default();
+    u64::try_from(last).unwrap()
+}
+
+#[tokio::test]
+async fn rt_05_saves_of_several_processes_lose_nothing_and_tear_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("steadfast.db");
+    let records = open(&file).await;
+    let mut both = ["crm", "mail"].map(|tag| Running::start_as("saver", "", &file, tag, 200));
+    let mut before = [0; 3];
+    for _ in 0..6 {
+        let mut random = [0];
+        getrandom::fill(&mut random).unwrap();
+        let mut third = Running::start_as("saver", "", &file, "killed", i64::MAX);
+        third.read(usize::from(random[0]) % 40 + 1);
+        third.kill();
+        let mut now = [0; 3];
+        for (place, server) in ["crm", "mail", "killed"].iter().enumerate() {
+            now[place] = saved(&records, server).await;
+            assert!(now[place] >= before[place], "{server} went back");
+        }
+        assert!(now[2] >= acked(&third), "{now:?} after {}", acked(&third));
+        before = now;
+    }
+    for (running, server) in both.iter_mut().zip(["crm", "mail"]) {
+        running.finish();
+        assert_eq!(running.failures, [""; 0]);
+        assert_eq!(acked(running), 200);
+        assert_eq!(saved(&records, server).await, 200);
+    }
+    assert_eq!(mode(&file), 0o600);
+    records.close().await;
+
+    // A disk that fills up while a third one saves.
+    let blocks = std::fs::metadata(&file).unwrap().len() / 512 + 200;
+    let limit = format!("trap '' XFSZ; ulimit -f {blocks};");
+    let mut full = Running::start_as("saver", &limit, &file, "full", i64::MAX);
+    full.finish();
+    assert_eq!(full.failures.len(), 1);
+    assert!(
+        full.failures[0].contains("steadfast.db"),
+        "{:?}",
+        full.failures
+    );
+    let records = open(&file).await;
+    let expected = [200, 200, before[2], acked(&full)];
+    for (server, expected) in ["crm", "mail", "killed", "full"].iter().zip(expected) {
+        assert_eq!(saved(&records, server).await, expected, "{server}");
+    }
+    records.close().await;
+}
+
+#[tokio::test]
+async fn rt_05_a_store_that_was_cut_in_half_is_named_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("steadfast.db");
+    Running::start_as("saver", "", &file, "crm", 20).finish();
+    Running::start_as("saver", "", &file, "mail", 20).finish();
+    let whole = std::fs::read(&file).unwrap();
+    let half = &whole[..whole.len() / 2];
+    std::fs::write(&file, half).unwrap();
+    let opened = SqliteRecords::open(&file, SqliteOptions::default()).await;
+    let error = opened.unwrap_err();
+    assert_eq!(error.problem(), Problem::Damaged, "{error}");
+    assert!(
+        error.to_string().contains(&file.display().to_string()),
+        "{error}"
+    );
+    assert!(std::fs::read(&file).unwrap() == half, "a byte was changed");
+    // With the copy that a person kept, everything is there again.
+    std::fs::write(&file, &whole).unwrap();
+    let records = open(&file).await;
+    for server in ["crm", "mail"] {
+        assert_eq!(saved(&records, server).await, 20);
+    }
 }

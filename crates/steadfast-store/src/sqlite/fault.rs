@@ -1,32 +1,7 @@
 //! What SQLite's result codes mean for a person.
 
-use std::path::Path;
-use std::sync::Arc;
-
 use crate::error::{Error, Problem};
-
-/// The file, as errors name it.
-#[derive(Clone, Debug)]
-pub(super) struct Place(Arc<str>);
-
-impl Place {
-    pub(super) fn of(path: &Path) -> Self {
-        Self(path.display().to_string().into())
-    }
-
-    pub(super) fn error(&self, problem: Problem, detail: impl Into<String>) -> Error {
-        Error::new(problem, &*self.0, detail)
-    }
-
-    pub(super) fn io(&self, what: &str, error: &std::io::Error) -> Error {
-        let problem = match error.kind() {
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Problem::Full,
-            std::io::ErrorKind::ReadOnlyFilesystem => Problem::ReadOnly,
-            _ => Problem::Io,
-        };
-        self.error(problem, format!("{what}: {error}"))
-    }
-}
+use crate::place::Place;
 
 // The primary result codes (sqlite.org/rescode.html): the low eight bits of a code.
 const BUSY: i32 = 5;

@@ -1,12 +1,12 @@
 //! The database's files as the file system sees them: who may read them, and whether they are ours.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::fault::Place;
 use crate::error::{Error, Problem};
+use crate::place::Place;
+use crate::private_file::{self, beside};
 
 /// What every SQLite file begins with (sqlite.org/fileformat.html, section 1.3).
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -59,87 +59,16 @@ fn no_orphaned_log(path: &Path, place: &Place) -> Result<(), Error> {
     }
 }
 
-/// A path next to `path`, with `suffix` at the end of its name.
-pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
-}
-
-/// Makes the folder, which only its owner may enter. One that is there is left as it is: it may be
-/// shared on purpose.
-pub(super) fn make_folder(folder: &Path, place: &Place) -> Result<(), Error> {
-    if folder.is_dir() {
-        return Ok(());
-    }
-    let made = DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
-        // Again, since the umask may have taken bits from the owner.
-        .and_then(|()| fs::set_permissions(folder, Permissions::from_mode(0o700)));
-    made.map_err(|error| place.io("its folder cannot be made", &error))
-}
-
-/// Makes an empty file that only its owner may read, before anything is written into it.
-/// SQLite gives its -wal and -shm files the mode of the database.
-pub(super) fn make_private(path: &Path, place: &Place) -> Result<(), Error> {
-    let made = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-        .and_then(|file| file.set_permissions(Permissions::from_mode(0o600)));
-    made.map_err(|error| place.io("it cannot be made", &error))
-}
-
 /// Takes the right to read our files from everybody else, if somebody gave it to them.
 pub(super) fn tighten(path: &Path) {
-    for file in [path.to_owned(), beside(path, "-wal"), beside(path, "-shm")] {
-        let Ok(metadata) = fs::metadata(&file) else {
-            continue;
-        };
-        if metadata.permissions().mode() & 0o077 == 0 {
-            continue;
-        }
-        match fs::set_permissions(&file, Permissions::from_mode(0o600)) {
-            Ok(()) => {
-                tracing::warn!(file = %file.display(), "others could read the file; its mode is 0600 now");
-            }
-            Err(error) => {
-                tracing::warn!(file = %file.display(), %error, "others can read the file, and its mode cannot be changed");
-            }
-        }
+    for suffix in ["", "-wal", "-shm"] {
+        private_file::tighten(&beside(path, suffix));
     }
-}
-
-/// Gives the finished `draft` its real name, unless another process was faster.
-pub(super) fn publish(draft: &Path, path: &Path, place: &Place) -> Result<(), Error> {
-    // Unlike a rename, a link never replaces a file that is there.
-    match fs::hard_link(draft, path) {
-        Ok(()) => {}
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(place.io("it cannot be made", &error)),
-    }
-    let folder = folder_of(path);
-    File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(|error| place.io("its folder cannot be synced", &error))
 }
 
 /// Removes a draft with what SQLite may have left beside it.
 pub(super) fn remove_draft(draft: &Path) {
     for suffix in ["", "-wal", "-shm", "-journal"] {
-        let file = beside(draft, suffix);
-        if let Err(error) = fs::remove_file(&file)
-            && error.kind() != ErrorKind::NotFound
-        {
-            tracing::warn!(file = %file.display(), %error, "a leftover cannot be removed");
-        }
+        private_file::remove(&beside(draft, suffix));
     }
-}
-
-/// The folder of an absolute path.
-pub(super) fn folder_of(path: &Path) -> &Path {
-    path.parent().unwrap_or(path)
 }

@@ -1,10 +1,19 @@
 //! Records in an SQLite file: for one machine. Several processes may use one file at the same time.
 
+mod clients;
+mod documents;
 mod fault;
 mod file;
+mod grants;
+mod leases;
+mod notices;
 mod open;
 mod records;
+mod resealing;
 mod rows;
+mod sign_ins;
+mod statement;
+mod vault_entries;
 mod writer;
 
 #[cfg(test)]
@@ -16,7 +25,7 @@ use std::time::Duration;
 use sqlx::SqlitePool;
 
 use crate::error::Error;
-use fault::Place;
+use crate::place::Place;
 use writer::Writer;
 
 /// How a file is opened.

@@ -9,11 +9,13 @@ use sqlx::sqlite::{
 };
 use sqlx::{ConnectOptions as _, Connection as _};
 
-use super::fault::{self, Place};
+use super::fault;
 use super::file::{self, Found};
 use super::writer::Writer;
 use super::{SqliteOptions, SqliteRecords};
 use crate::error::{Error, Problem};
+use crate::place::Place;
+use crate::private_file;
 
 static MIGRATOR: Migrator = sqlx::migrate!();
 
@@ -34,7 +36,7 @@ pub(super) async fn open(path: &Path, options: SqliteOptions) -> Result<SqliteRe
         .map_err(|error| Place::of(path).io("it is not a path", &error))?;
     let place = Place::of(&path);
     if matches!(file::look(&path, &place)?, Found::Nothing) {
-        file::make_folder(file::folder_of(&path), &place)?;
+        private_file::make_folder(private_file::folder_of(&path), &place)?;
         create(&path, options, &place).await?;
     }
 
@@ -118,15 +120,11 @@ async fn connect(options: &SqliteConnectOptions, place: &Place) -> Result<Sqlite
 /// leaves no half of one, so that an empty file always means damage; and two processes that start
 /// together agree on one.
 async fn create(path: &Path, options: SqliteOptions, place: &Place) -> Result<(), Error> {
-    let mut random = [0; 8];
-    getrandom::fill(&mut random)
-        .map_err(|error| place.error(Problem::Io, format!("no random numbers: {error}")))?;
-    let name = format!(".{:016x}.new", u64::from_le_bytes(random));
-    let draft = file::beside(path, &name);
-    file::make_private(&draft, place)?;
+    let draft = private_file::draft_of(path, place)?;
+    private_file::make_private(&draft, place)?;
     let made = fill_draft(&draft, options, place)
         .await
-        .and_then(|()| file::publish(&draft, path, place));
+        .and_then(|()| private_file::publish(&draft, path, place));
     file::remove_draft(&draft);
     made
 }

@@ -1,84 +1,26 @@
 //! The statements behind each method of [`Records`].
 
 use async_trait::async_trait;
-use serde::Serialize;
-use sqlx::query::Query;
-use sqlx::sqlite::{SqliteArguments, SqliteConnection};
-use sqlx::{Sqlite, query};
+use sqlx::query;
 use steadfast_core::connection::handshake::Known;
 use steadfast_core::{AgentName, ServerName, Wall};
 
 use super::SqliteRecords;
-use super::fault;
-use super::rows::{self, Meta, Stored};
-use super::writer::Work;
-use crate::error::{Error, Problem};
+use super::rows::Meta;
+use super::statement::{changed, count, server_text, text};
+use crate::error::Error;
 use crate::keys::{IdHash, KeyHash};
 use crate::model::{
     AgentRecord, AgentSessionRecord, ParkedCallRecord, ServerRecord, SessionRecord, Source,
     Transition,
 };
 use crate::records::Records;
-use crate::versioned;
-
-type Statement = Query<'static, Sqlite, SqliteArguments>;
-
-impl SqliteRecords {
-    /// Runs one statement; how many rows it changed.
-    async fn execute(&self, statement: Statement) -> Result<u64, Error> {
-        self.writer.write(|db| changed(db, statement)).await
-    }
-
-    async fn all<T: Stored>(&self, statement: Statement) -> Result<Vec<T>, Error> {
-        let rows = statement
-            .fetch_all(&self.readers)
-            .await
-            .map_err(|error| fault::classify(&self.place, &error))?;
-        rows.iter()
-            .map(|row| rows::read(row, &self.place))
-            .collect()
-    }
-
-    async fn one<T: Stored>(&self, statement: Statement) -> Result<Option<T>, Error> {
-        let row = statement
-            .fetch_optional(&self.readers)
-            .await
-            .map_err(|error| fault::classify(&self.place, &error))?;
-        row.map(|row| rows::read(&row, &self.place)).transpose()
-    }
-
-    fn json<T: Serialize>(&self, value: &T) -> Result<String, Error> {
-        versioned::encode(value).map_err(|error| {
-            self.place.error(
-                Problem::Io,
-                format!("a value cannot be written as JSON: {error}"),
-            )
-        })
-    }
-}
-
-fn changed(db: &mut SqliteConnection, statement: Statement) -> Work<'_, u64> {
-    Box::pin(async move { Ok(statement.execute(db).await?.rows_affected()) })
-}
 
 fn source(source: Source) -> &'static str {
     match source {
         Source::File => "file",
         Source::Admin => "admin",
     }
-}
-
-/// SQLite counts rows with 64 bits and a sign.
-fn count(number: usize) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn text(name: &AgentName) -> String {
-    name.as_str().to_owned()
-}
-
-fn server_text(name: &ServerName) -> String {
-    name.as_str().to_owned()
 }
 
 const INSERT_HISTORY: &str = "INSERT INTO history \
@@ -124,6 +66,9 @@ impl Records for SqliteRecords {
                     "DELETE FROM sessions WHERE agent = ?",
                     "DELETE FROM agent_sessions WHERE agent = ?",
                     "DELETE FROM parked_calls WHERE agent = ?",
+                    "DELETE FROM sign_ins WHERE agent = ?",
+                    "DELETE FROM notices WHERE agent = ?",
+                    "DELETE FROM tellings WHERE agent = ?",
                 ] {
                     query(statement)
                         .bind(name.clone())
@@ -172,6 +117,9 @@ impl Records for SqliteRecords {
                     "DELETE FROM sessions WHERE server = ?",
                     "DELETE FROM agent_sessions WHERE server = ?",
                     "DELETE FROM parked_calls WHERE server = ?",
+                    "DELETE FROM sign_ins WHERE server = ?",
+                    "DELETE FROM notices WHERE server = ?",
+                    "DELETE FROM tellings WHERE server = ?",
                 ] {
                     query(statement)
                         .bind(name.clone())

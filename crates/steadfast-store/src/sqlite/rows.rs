@@ -6,13 +6,16 @@ use sqlx::{Decode, Row as _, Sqlite, Type};
 use steadfast_core::connection::handshake::Known;
 use steadfast_core::{AgentName, EventCursor, Revision, ServerName, SessionId, Wall};
 
-use super::fault::{self, Place};
+use super::fault;
 use crate::error::{Error, Problem};
 use crate::keys::KeyHash;
 use crate::model::{
     AgentRecord, AgentSessionRecord, ParkedCallRecord, ServerRecord, SessionRecord, Source,
     Transition,
 };
+use crate::place::Place;
+use crate::swap::Version;
+use crate::vault::Sealed;
 use crate::versioned;
 
 /// What is stored as a row of a table.
@@ -39,7 +42,7 @@ pub(super) fn read<T: Stored>(row: &SqliteRow, place: &Place) -> Result<T, Error
 }
 
 impl<'r> Reader<'r> {
-    fn get<T>(&self, column: &'static str) -> Result<T, Error>
+    pub(super) fn get<T>(&self, column: &'static str) -> Result<T, Error>
     where
         T: Decode<'r, Sqlite> + Type<Sqlite>,
     {
@@ -48,7 +51,7 @@ impl<'r> Reader<'r> {
             .map_err(|error| fault::classify(self.place, &error))
     }
 
-    fn unreadable(&self, problem: Problem, column: &str) -> Error {
+    pub(super) fn unreadable(&self, problem: Problem, column: &str) -> Error {
         self.place.error(
             problem,
             format!(
@@ -58,11 +61,11 @@ impl<'r> Reader<'r> {
         )
     }
 
-    fn json<T: DeserializeOwned>(&self, column: &'static str) -> Result<T, Error> {
+    pub(super) fn json<T: DeserializeOwned>(&self, column: &'static str) -> Result<T, Error> {
         versioned::decode(self.get(column)?).map_err(|problem| self.unreadable(problem, column))
     }
 
-    fn hash(&self, column: &'static str) -> Result<Option<[u8; 32]>, Error> {
+    pub(super) fn hash(&self, column: &'static str) -> Result<Option<[u8; 32]>, Error> {
         let bytes: Option<&[u8]> = self.get(column)?;
         bytes
             .map(<[u8; 32]>::try_from)
@@ -89,15 +92,45 @@ impl<'r> Reader<'r> {
             .ok_or_else(|| self.unreadable(Problem::Newer, "revision"))
     }
 
-    fn wall(&self, column: &'static str) -> Result<Wall, Error> {
+    pub(super) fn wall(&self, column: &'static str) -> Result<Wall, Error> {
         self.get(column).map(Wall)
     }
 
-    fn agent_name(&self, column: &'static str) -> Result<AgentName, Error> {
+    pub(super) fn maybe_wall(&self, column: &'static str) -> Result<Option<Wall>, Error> {
+        Ok(self.get::<Option<i64>>(column)?.map(Wall))
+    }
+
+    pub(super) fn maybe_json<T: DeserializeOwned>(
+        &self,
+        column: &'static str,
+    ) -> Result<Option<T>, Error> {
+        let text: Option<&str> = self.get(column)?;
+        text.map(|_| self.json(column)).transpose()
+    }
+
+    /// A whole number that is not below nothing.
+    pub(super) fn number(&self, column: &'static str) -> Result<u64, Error> {
+        u64::try_from(self.get::<i64>(column)?)
+            .map_err(|_| self.unreadable(Problem::Damaged, column))
+    }
+
+    pub(super) fn version(&self) -> Result<Version, Error> {
+        self.number("version").map(Version)
+    }
+
+    pub(super) fn sealed(&self) -> Result<Sealed, Error> {
+        self.get::<Vec<u8>>("sealed").map(Sealed::from)
+    }
+
+    pub(super) fn maybe_sealed(&self) -> Result<Option<Sealed>, Error> {
+        Ok(self.get::<Option<Vec<u8>>>("sealed")?.map(Sealed::from))
+    }
+
+    pub(super) fn agent_name(&self, column: &'static str) -> Result<AgentName, Error> {
         self.get::<&str>(column).map(AgentName::from)
     }
 
-    fn server_name(&self, column: &'static str) -> Result<ServerName, Error> {
+    pub(super) fn server_name(&self, column: &'static str) -> Result<ServerName, Error> {
         self.get::<&str>(column).map(ServerName::from)
     }
 }
@@ -157,14 +190,13 @@ impl Stored for Transition {
     const TABLE: &'static str = "history";
 
     fn read(row: &Reader<'_>) -> Result<Self, Error> {
-        let fault: Option<&str> = row.get("fault")?;
         Ok(Self {
             at: row.wall("at")?,
             agent: row.agent_name("agent")?,
             server: row.server_name("server")?,
             from: row.get("from_state")?,
             to: row.get("to_state")?,
-            fault: fault.map(|_| row.json("fault")).transpose()?,
+            fault: row.maybe_json("fault")?,
             reason: row.get("reason")?,
         })
     }

@@ -8,14 +8,17 @@ use sqlx::{ConnectOptions as _, Connection as _};
 use tempfile::TempDir;
 
 use super::*;
-use crate::SharedRecords;
+use crate::SharedStore;
 use crate::error::Problem;
+use crate::private_file;
 use crate::records::Records as _;
+
+mod due;
 
 mod suite {
     use super::*;
 
-    async fn fresh() -> (SharedRecords, TempDir) {
+    async fn fresh() -> (SharedStore, TempDir) {
         let (folder, path) = place();
         (Arc::new(open(&path).await.unwrap()), folder)
     }
@@ -229,7 +232,7 @@ async fn an_emptied_file_is_damage_and_not_a_new_store() {
 #[tokio::test]
 async fn a_log_without_its_database_is_damage_and_not_a_new_store() {
     let (_folder, path) = place();
-    fs::write(file::beside(&path, "-wal"), "frames").unwrap();
+    fs::write(private_file::beside(&path, "-wal"), "frames").unwrap();
     assert_refused(&path, Problem::Damaged).await;
 }
 
@@ -268,13 +271,22 @@ async fn damage_inside_is_refused_and_the_log_is_left_alone() {
     fs::create_dir(&crashed).unwrap();
     let copy = crashed.join("steadfast.db");
     for suffix in ["", "-wal"] {
-        fs::copy(file::beside(&path, suffix), file::beside(&copy, suffix)).unwrap();
+        fs::copy(
+            private_file::beside(&path, suffix),
+            private_file::beside(&copy, suffix),
+        )
+        .unwrap();
     }
     let mut bytes = fs::read(&copy).unwrap();
     let middle = (bytes.len() / 2) & !4_095;
     bytes[middle..middle + 4_096].fill(0xa5);
     fs::write(&copy, bytes).unwrap();
-    assert!(fs::metadata(file::beside(&copy, "-wal")).unwrap().len() > 0);
+    assert!(
+        fs::metadata(private_file::beside(&copy, "-wal"))
+            .unwrap()
+            .len()
+            > 0
+    );
     assert_refused(&copy, Problem::Damaged).await;
 }
 
@@ -405,7 +417,7 @@ async fn files_of_ours_that_others_could_read_are_closed_to_them() {
     let records = open(&path).await.unwrap();
     records.put_meta("a", "1").await.unwrap();
     for suffix in ["", "-wal", "-shm"] {
-        let mode = fs::metadata(file::beside(&path, suffix))
+        let mode = fs::metadata(private_file::beside(&path, suffix))
             .unwrap()
             .permissions()
             .mode();

@@ -11,8 +11,9 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Connection as _};
 use tokio::sync::{mpsc, oneshot};
 
-use super::fault::{self, Place};
+use super::fault;
 use crate::error::{Error, Problem};
+use crate::place::Place;
 
 /// How many writes one transaction holds at most: it bounds how long the first of them waits for the others.
 const BATCH: usize = 256;

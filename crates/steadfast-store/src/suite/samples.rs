@@ -1,13 +1,25 @@
 //! Records to put.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use secrecy::SecretString;
 use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use steadfast_core::grant::{State, Strikes, Tokens};
+use steadfast_core::identity::GrantGeneration;
+use steadfast_core::oauth::client::Auth;
 use steadfast_core::{EventCursor, Revision, ServerName, SessionId, Wall};
 
+use crate::clients::ClientRecord;
+use crate::grants::{ClientOrigin, GrantClient, GrantRecord};
 use crate::keys::{hash_id, hash_state};
 use crate::model::{
     AgentRecord, AgentSessionRecord, ParkedCallRecord, ParkedQuestion, ServerRecord, SessionRecord,
     Source, Transition,
 };
+use crate::sign_ins::SignInRecord;
+use crate::swap::Version;
+use crate::vault::{GrantSecrets, Sealed, SignInSecrets};
 
 pub(super) fn agent(name: &str) -> AgentRecord {
     AgentRecord {
@@ -86,5 +98,106 @@ pub(super) fn parked_call(state: &str, agent: &str, server: &str) -> ParkedCallR
         sent_at: Wall(10),
         bytes_sent: 412,
         expires_at: Wall(30),
+    }
+}
+
+/// A grant that was never written.
+pub(crate) fn grant(agent: &str, server: &str) -> GrantRecord {
+    let tokens = Tokens {
+        generation: GrantGeneration(1),
+        issued_at: Wall(1_000),
+        expires_at: Wall(3_601_000),
+        renewable: true,
+        scopes: vec!["bookings".to_owned()],
+    };
+    GrantRecord {
+        agent: agent.into(),
+        server: server.into(),
+        version: Version::NONE,
+        generation: GrantGeneration(1),
+        state: State::Valid {
+            tokens,
+            renew_at: Wall(2_400_000),
+            strikes: Strikes::default(),
+        },
+        wake_at: Some(Wall(2_400_000)),
+        issuer: "https://as.example".to_owned(),
+        resource: Some("https://crm.example/mcp".to_owned()),
+        token_endpoint: Some("https://as.example/token".to_owned()),
+        client: grant_client(),
+        last_renewal: None,
+        sealed: Some(Sealed::from(b"tokens 1".to_vec())),
+    }
+}
+
+/// The same with the tokens of another generation.
+pub(crate) fn renewed(grant: &GrantRecord, generation: u64) -> GrantRecord {
+    GrantRecord {
+        generation: GrantGeneration(generation),
+        sealed: Some(Sealed::from(format!("tokens {generation}").into_bytes())),
+        ..grant.clone()
+    }
+}
+
+fn grant_client() -> GrantClient {
+    GrantClient {
+        id: "c1".to_owned(),
+        auth: Auth::ClientSecretBasic,
+        origin: ClientOrigin::Registered {
+            redirect_uri: "http://127.0.0.1:7420/oauth/callback".to_owned(),
+        },
+    }
+}
+
+pub(crate) fn client(issuer: &str, redirect_uri: &str) -> ClientRecord {
+    ClientRecord {
+        issuer: issuer.to_owned(),
+        redirect_uri: redirect_uri.to_owned(),
+        version: Version::NONE,
+        client_id: "c1".to_owned(),
+        sealed: Some(Sealed::from(b"secret".to_vec())),
+        auth: Auth::ClientSecretPost,
+        expires_at: Some(Wall(5)),
+        registered_at: Wall(1),
+        doubtful: false,
+    }
+}
+
+pub(crate) fn sign_in(agent: &str, number: u8) -> SignInRecord {
+    SignInRecord {
+        agent: agent.into(),
+        server: "crm".into(),
+        id: format!("attempt-{number}"),
+        state_hash: [number; 32],
+        issuer: "https://as.example/".to_owned(),
+        token_endpoint: "https://as.example/token".to_owned(),
+        redirect_uri: "http://127.0.0.1:7420/oauth/callback".to_owned(),
+        client: grant_client(),
+        scopes: vec!["bookings".to_owned(), "offline_access".to_owned()],
+        resource: None,
+        sealed: Sealed::from(b"verifier".to_vec()),
+        started_at: Wall(0),
+        expires_at: Wall(600_000),
+    }
+}
+
+/// A secret that nothing may print, without a part that something else may print.
+pub(crate) fn secret(name: &str) -> SecretString {
+    STANDARD.encode(Sha256::digest(name)).into()
+}
+
+pub(crate) fn secrets(generation: u64) -> GrantSecrets {
+    GrantSecrets {
+        access_token: secret(&format!("access-{generation}")),
+        refresh_token: Some(secret(&format!("refresh-{generation}"))),
+        client_secret: None,
+    }
+}
+
+pub(crate) fn sign_in_secrets() -> SignInSecrets {
+    SignInSecrets {
+        verifier: secret("verifier"),
+        link: secret("link"),
+        client_secret: Some(secret("client")),
     }
 }

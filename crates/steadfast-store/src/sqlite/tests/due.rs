@@ -1,0 +1,110 @@
+//! The search for due grants reads the index and nothing else, however many grants there are.
+
+use std::time::{Duration, Instant};
+
+use sqlx::Row as _;
+use steadfast_core::Wall;
+
+use super::super::grants::{DUE, NEXT_WAKE};
+use super::*;
+use crate::grants::Grants as _;
+use crate::suite::fill_grants;
+use crate::suite::samples::grant;
+
+const ISSUERS: usize = 50;
+
+/// As many grants of each issuer, which wake up one after the other.
+async fn filled_with_grants(count: usize) -> (Arc<SqliteRecords>, TempDir) {
+    let (folder, path) = place();
+    let records = Arc::new(open(&path).await.unwrap());
+    let store: SharedStore = records.clone();
+    // A row for each issuer comes through the front door; the others are copies of it, which is faster.
+    let seeds = fill_grants(&store, ISSUERS, |number| {
+        let mut seed = grant(&format!("seed-{number}"), "crm");
+        seed.issuer = format!("https://as-{number:03}.example");
+        seed
+    });
+    seeds.await.unwrap();
+    let copies = i64::try_from(count / ISSUERS - 1).unwrap();
+    let copied = records.writer.write(move |db| {
+        Box::pin(async move {
+            sqlx::query(
+                "WITH RECURSIVE copies (n) AS \
+                   (SELECT 1 UNION ALL SELECT n + 1 FROM copies WHERE n < ?1) \
+                 INSERT INTO grants (agent, server, version, generation, state, wake_at, issuer, \
+                   resource, token_endpoint, client, last_renewal, sealed) \
+                 SELECT agent || '-' || n, server, version, generation, state, wake_at + n, issuer, \
+                   resource, token_endpoint, client, last_renewal, sealed FROM grants, copies",
+            )
+            .bind(copies)
+            .execute(&mut *db)
+            .await
+        })
+    });
+    copied.await.unwrap();
+    (records, folder)
+}
+
+async fn plan(records: &SqliteRecords, sql: &'static str) -> Vec<String> {
+    let explained = format!("EXPLAIN QUERY PLAN {sql}");
+    let rows = sqlx::query(sqlx::AssertSqlSafe(explained))
+        .bind(0)
+        .bind(0)
+        .bind(0)
+        .fetch_all(&records.readers)
+        .await
+        .unwrap();
+    rows.iter().map(|row| row.get("detail")).collect()
+}
+
+#[tokio::test]
+async fn the_search_for_due_grants_reads_only_the_index() {
+    let (records, _folder) = filled_with_grants(1_000).await;
+    for sql in [DUE, NEXT_WAKE] {
+        let plan = plan(&records, sql).await;
+        let of_grants: Vec<_> = plan
+            .iter()
+            // Of the table itself, or of one of its two names in the statement.
+            .filter(|step| {
+                let words: Vec<_> = step.split(' ').collect();
+                matches!(words[..], ["SCAN" | "SEARCH", "grants" | "d" | "g", ..])
+            })
+            .collect();
+        assert!(of_grants.len() >= 3, "{plan:#?}");
+        for step in of_grants {
+            let by_row = step.contains("USING INTEGER PRIMARY KEY (rowid=?)");
+            let by_index = step.starts_with("SEARCH") && step.contains("INDEX grants_due");
+            assert!(by_row || by_index, "{step} in {plan:#?}");
+        }
+    }
+}
+
+/// How long the fastest of a few searches took.
+async fn time(records: &SqliteRecords, now: Wall) -> Duration {
+    let mut fastest = Duration::MAX;
+    for _ in 0..20 {
+        let begun = Instant::now();
+        let due = records.due_grants(now, 4, 1_000).await.unwrap();
+        records.next_wake().await.unwrap();
+        fastest = fastest.min(begun.elapsed());
+        assert_eq!(due.len(), ISSUERS * 4);
+    }
+    fastest
+}
+
+/// Prints what it measures, and asserts what does not depend on the machine: what is found.
+#[tokio::test]
+async fn the_search_finds_the_same_among_a_thousand_and_a_hundred_thousand() {
+    for count in [1_000, 100_000] {
+        let (records, _folder) = filled_with_grants(count).await;
+        // The first four of each issuer are due, whatever comes later.
+        let now = Wall(grant("a", "crm").wake_at.unwrap().0 + 3);
+        let took = time(&records, now).await;
+        let total: i64 = sqlx::query_scalar("SELECT count(*) FROM grants")
+            .fetch_one(&records.readers)
+            .await
+            .unwrap();
+        assert_eq!(total, i64::try_from(count).unwrap());
+        println!("{count} grants: searched in {took:?}");
+    }
+}
