@@ -280,8 +280,16 @@ impl Book {
         client: &str,
         value: &str,
         scopes: Vec<String>,
+        resource: Option<&str>,
     ) -> Result<Handed, Refusal> {
         let token = self.good_refresh_token(policy, client, value)?;
+        // RFC 8707 section 2.2.
+        if resource.is_some() && resource != token.resource.as_deref() {
+            return Err(Refusal::new(
+                "invalid_target",
+                "the resource is another one",
+            ));
+        }
         if scopes.iter().any(|scope| !token.scopes.contains(scope)) {
             return Err(Refusal::new(
                 "invalid_scope",

@@ -112,7 +112,7 @@ pub struct Authorization {
     pub pkce_methods: Vec<String>,
     /// The resources that tokens are issued for (RFC 8707); `None` is any.
     pub resources: Option<Vec<String>>,
-    /// Whether a request without `resource` is refused.
+    /// Whether a request without `resource` is refused, here and at the token endpoint.
     pub resource_required: bool,
     /// `scopes_supported`; empty leaves it out.
     pub scopes_supported: Vec<String>,

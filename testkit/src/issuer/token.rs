@@ -69,12 +69,16 @@ async fn decide(state: &State, policy: &Policy, request: &Request) -> Result<Han
         state.book.lock().presented.push(value.to_owned());
     }
     let client = client::authenticate(state, policy, request).await?;
+    if policy.authorization.resource_required && form.get("resource").is_none() {
+        return Err(Refusal::new("invalid_target", "a resource is required"));
+    }
     match form.get("grant_type") {
         Some("authorization_code") => redeem(state, policy, &client, &form),
         Some("refresh_token") => {
             let value = form.get("refresh_token").unwrap_or_default();
             let scopes = form.list("scope");
-            state.book.lock().refresh(policy, &client.id, value, scopes)
+            let mut book = state.book.lock();
+            book.refresh(policy, &client.id, value, scopes, form.get("resource"))
         }
         Some("client_credentials") => credentials(state, policy, &client, &form),
         Some(_) | None => Err(Refusal::new(

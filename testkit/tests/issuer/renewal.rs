@@ -134,6 +134,28 @@ async fn a_renewal_may_narrow_the_scope_and_never_widens_it() {
 }
 
 #[tokio::test]
+async fn a_renewal_is_for_the_resource_that_was_agreed_to() {
+    let (issuer, client) = granted().await;
+    issuer.issue(client.clone(), &[], Some("https://rs.test/mcp"));
+    let renewed = async |further: &[(&str, &str)]| {
+        let fields = [
+            ("grant_type", "refresh_token"),
+            ("client_id", client.id.as_str()),
+            ("refresh_token", "RT2"),
+        ];
+        token(&issuer, &[&fields, further].concat()).await.1
+    };
+    let evil = renewed(&[("resource", "https://evil.test/mcp")]).await;
+    assert_eq!(evil["error"], "invalid_target");
+    issuer.change(|policy| policy.authorization.resource_required = true);
+    assert_eq!(renewed(&[]).await["error"], "invalid_target");
+    let good = renewed(&[("resource", "https://rs.test/mcp")]).await;
+    let value = good["access_token"].as_str().unwrap();
+    let resource = issuer.token(value).unwrap().resource;
+    assert_eq!(resource.as_deref(), Some("https://rs.test/mcp"));
+}
+
+#[tokio::test]
 async fn revoking_a_refresh_token_revokes_what_came_of_it() {
     let issuer = Issuer::start().await;
     let client = public_client(&issuer).await;
