@@ -26,7 +26,7 @@ use crate::drive::Input;
 use crate::handle::CallHandle;
 use crate::keeper::{Change, Listener};
 use crate::levels::Levels;
-use crate::question::{Place, Reply, ServerRequest};
+use crate::question::ServerRequest;
 use crate::report::{self, FaultReport, GrantReport, Report};
 use crate::route::{Route, Upstream};
 use crate::send::{self, Stray};
@@ -278,19 +278,6 @@ impl Link {
         handle: CallHandle,
     ) -> impl Future<Output = Answer> + Send + Unpin + use<> {
         send::detached(Arc::clone(self), call, handle)
-    }
-
-    /// Goes on with a call that stood at `place` when the process that made it ended, waiting for the
-    /// answers to the server's questions. Nothing of the call itself is sent again; `call` is its second
-    /// leg, whose id and progress token the rest of the answer carries.
-    pub fn take_up(
-        self: &Arc<Self>,
-        call: Call,
-        handle: CallHandle,
-        place: Place,
-        replies: Vec<Reply>,
-    ) -> impl Future<Output = Answer> + Send + use<> {
-        send::take_up(Arc::clone(self), call, handle, place, replies)
     }
 
     /// Passes a notification of the agent on, best effort. Not for `initialized` and `cancelled`.

@@ -27,6 +27,7 @@ impl Listener for Fanout {
         let server = link.server();
         for session in self.audience(link) {
             if let Some(stream) = session.listening_now()
+                && session.wants(&message)
                 && let Some(message) = session.translate(server, message.clone())
             {
                 stream.append(message);

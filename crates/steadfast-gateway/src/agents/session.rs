@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use steadfast::{CallHandle, Isolated, Keeper, Link, Notice, ServerRequest};
-use steadfast_core::bridge::Client;
+use steadfast_core::bridge::{Client, Level};
 use steadfast_core::question::{self, Refusal};
 use steadfast_core::wire::{envelope, splice};
 use steadfast_core::{AgentName, Revision, RpcId, ServerName, Wall};
@@ -325,6 +325,19 @@ impl Session {
             given.is_some_and(|range| source.get(range) == Some(token))
         });
         asked.map(|question| question.server.clone())
+    }
+
+    /// Whether a notification is for this agent: no log message below the level that it set. The server was
+    /// told the lowest level of all who share its session.
+    pub(crate) fn wants(&self, message: &[u8]) -> bool {
+        let client = self.client();
+        let set = client.log_level.as_ref();
+        let Some(set) = set.and_then(|set| Level::from_json(set.as_bytes())) else {
+            return true;
+        };
+        let read = envelope::read(message).ok();
+        read.and_then(|read| Level::of_message(message, &read))
+            .is_none_or(|level| level >= set)
     }
 
     /// The listening stream, made where there is none yet.

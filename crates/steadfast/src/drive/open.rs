@@ -49,7 +49,7 @@ const OWN_INFO: &str = concat!(
 /// What the keeper offers in a legacy session. An agent that lacks one of these is answered for.
 fn own_capabilities(revision: Revision) -> &'static str {
     if revision.since(Revision::V2025_11_25) {
-        r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}}"#
+        r#"{"roots":{"listChanged":true},"sampling":{"context":{},"tools":{}},"elicitation":{"form":{},"url":{}}}"#
     } else if revision.since(Revision::V2025_06_18) {
         r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{}}"#
     } else {

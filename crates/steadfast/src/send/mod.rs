@@ -35,7 +35,6 @@ use crate::route::{Route, Upstream};
 
 pub(crate) use compose::for_leg;
 pub(crate) use progress::{Stray, token_of};
-pub(crate) use take_up::take_up;
 
 /// What the operator's policy says about one call.
 #[derive(Clone, Debug)]

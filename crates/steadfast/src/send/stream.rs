@@ -2,17 +2,18 @@
 //! nothing and tells nobody anything; in the legacy era a broken stream is resumed as
 //! `core::stream::answer` says.
 
+mod resume;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_core::identity::AttemptId;
-use steadfast_core::quirks::{self, Media};
 use steadfast_core::stream::{Break, answer};
 use steadfast_core::wire::envelope::{self, Envelope, Kind as MessageKind};
 use steadfast_core::wire::sse;
-use steadfast_core::{Era, EventCursor, Millis, Mono, RpcId, stream};
+use steadfast_core::{EventCursor, Millis, Mono, RpcId, stream};
 use tokio::sync::mpsc;
 
 use super::input::{self, Asked};
@@ -21,9 +22,7 @@ use super::{Job, Sent, Tried, compose, forward, not_observed, run, token_of};
 use crate::call::{Answer, AnswerStream, Failure, Message, NotObserved};
 use crate::clock;
 use crate::link::Link;
-use crate::perform::ask::{media_of, retry_after};
 use crate::perform::events::{Events, Read};
-use crate::perform::exchange::exchange;
 use crate::question::{Place, ServerRequest};
 use crate::route::{Busy, Route};
 
@@ -422,76 +421,6 @@ impl Reader {
                 },
             }
         }
-    }
-
-    /// The body ended before the response: resumes it where the era and the stream allow.
-    pub(super) async fn broken(&mut self, how: Break) -> Result<Events, String> {
-        if how == Break::Reset || how == Break::CutShort {
-            self.link.doubt(self.route.generation);
-        }
-        if self.route.era() == Era::Modern {
-            // 2026-07-28: "Resumable SSE streams via Last-Event-ID are not supported".
-            return Err(how.evidence().to_owned());
-        }
-        let mut actions = self.step(answer::Event::Broken { how });
-        loop {
-            let mut resume = None;
-            for action in actions {
-                match action {
-                    answer::Action::GiveUp { evidence } => return Err(evidence),
-                    answer::Action::Resume { attempt, cursor } => resume = Some((attempt, cursor)),
-                    answer::Action::Close => {}
-                }
-            }
-            actions = match resume {
-                Some((attempt, cursor)) => {
-                    self.attempts = self.attempts.max(attempt.0);
-                    match self.resume(attempt, &cursor).await {
-                        Ok(events) => {
-                            self.step(answer::Event::Resumed { attempt });
-                            return Ok(events);
-                        }
-                        Err(event) => self.step(event),
-                    }
-                }
-                None => {
-                    clock::wait_until(self.deadline()).await;
-                    self.step(answer::Event::Due)
-                }
-            };
-        }
-    }
-
-    /// GET with Last-Event-ID (2025-11-25 transports, "Resumability and Redelivery").
-    async fn resume(
-        &self,
-        attempt: AttemptId,
-        cursor: &EventCursor,
-    ) -> Result<Events, answer::Event> {
-        let upstream = &self.route.upstream;
-        let revision = Some(self.route.known.revision);
-        let request = upstream.get(revision, self.route.session.as_ref(), Some(cursor));
-        let mut terms = upstream.terms();
-        terms.headers_within = upstream.retry.stream_open_timeout.duration();
-        let failed = |retry_after| answer::Event::ResumeFailed {
-            attempt,
-            retry_after,
-        };
-        let reply = exchange(&upstream.pool, request, terms)
-            .await
-            .map_err(|_| failed(None))?;
-        let status = reply.status.as_u16();
-        if reply.status.is_success() && media_of(&reply.headers) == Media::EventStream {
-            return Ok(Events::new(reply.body, upstream.max_message));
-        }
-        if quirks::is_temporary(status) {
-            return Err(failed(retry_after(&reply.headers)));
-        }
-        self.link.doubt(self.route.generation);
-        Err(answer::Event::ResumeRefused {
-            attempt,
-            why: format!("the stream broke, and resuming it was refused ({status})"),
-        })
     }
 
     /// A read whose stream was lost is asked again; anything else ends with what is known.

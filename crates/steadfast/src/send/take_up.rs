@@ -20,8 +20,22 @@ use crate::link::Link;
 use crate::question::{Place, Reply};
 use crate::route::Route;
 
-/// See [`Link::take_up`].
-pub(crate) fn take_up(
+impl Link {
+    /// Goes on with a call that stood at `place` when the process that made it ended, waiting for the
+    /// answers to the server's questions. Nothing of the call itself is sent again; `call` is its second
+    /// leg, whose id and progress token the rest of the answer carries.
+    pub fn take_up(
+        self: &Arc<Self>,
+        call: Call,
+        handle: CallHandle,
+        place: Place,
+        replies: Vec<Reply>,
+    ) -> impl Future<Output = Answer> + Send + use<> {
+        take_up(Arc::clone(self), call, handle, place, replies)
+    }
+}
+
+fn take_up(
     link: Arc<Link>,
     call: Call,
     handle: CallHandle,

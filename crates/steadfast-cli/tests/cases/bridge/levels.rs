@@ -115,3 +115,25 @@ async fn the_lowest_level_of_the_calls_under_way_is_set() {
     assert_eq!(lines(&logs(&rig, Some("notice")).await), 0);
     assert_eq!(levels_set(rig.server.log()), ["debug", "notice"]);
 }
+
+/// What the session of a legacy server tells of below an agent's own level is not for that agent.
+#[tokio::test]
+async fn a_legacy_agent_hears_nothing_below_its_own_level() {
+    let rig = Rig::new(Era::Legacy, Era::Legacy.behaviour()).await;
+    let mut stream = rig.agent.open_get(None).await.unwrap();
+    let set = rig
+        .agent
+        .request(SET, json!({"level": "error"}))
+        .await
+        .unwrap();
+    assert_eq!(set.result(), &json!({}));
+    seen(&rig.server, |_| rig.server.open_streams() == 1).await;
+    for level in ["info", "error"] {
+        let params = json!({"level": level, "data": level});
+        rig.server.notify(
+            &json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params}),
+        );
+    }
+    let heard = stream.message().await.unwrap().unwrap();
+    assert_eq!(heard["params"]["data"], "error", "{heard}");
+}

@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 use steadfast::{Link, Notice, Origin};
+use steadfast_core::bridge::Level;
 use steadfast_core::stream::subscription::Filter;
 use steadfast_core::wire::envelope::{Invalid, Kind};
 use steadfast_core::{Era, Revision, RpcId, code};
@@ -206,20 +207,10 @@ async fn set_level(
 /// The level that `logging/setLevel` names, as the JSON string that it is.
 fn level(inbound: &Inbound) -> Option<String> {
     use steadfast_core::wire::json;
-    const LEVELS: [&str; 8] = [
-        "debug",
-        "info",
-        "notice",
-        "warning",
-        "error",
-        "critical",
-        "alert",
-        "emergency",
-    ];
     let params = inbound.params.whole.clone()?;
     let range = json::at_path(&inbound.message, params, &["level"])?;
-    let level = json::text(&inbound.message, range)?;
-    LEVELS.contains(&&*level).then(|| format!("\"{level}\""))
+    let level = Level::from_json(inbound.message.get(range)?)?;
+    Some(format!("\"{}\"", level.as_str()))
 }
 
 /// Who asks, for the keeper.
