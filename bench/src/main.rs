@@ -9,7 +9,7 @@
 //! | [`load`] | the agents that call, and (`hold`) the agents that merely stay connected |
 //! | [`driver`] | starts the others, rotates through them in short slices, and reports |
 //!
-//! [`report`] turns what was measured into ratios: they carry over to other machines, the times do not.
+//! [`fleet`] is a run of its own: thousands of connections on one daemon. [`report`] turns what was measured into ratios: they carry over to other machines, the times do not.
 
 #![allow(
     clippy::print_stdout,
@@ -18,6 +18,7 @@
 )]
 
 mod driver;
+mod fleet;
 mod hop;
 mod load;
 mod measure;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
     let Arguments { part, run } = Arguments::parse();
     let outcome = match part {
         None => driver::run(&run),
+        Some(Part::Fleet(options)) => fleet::run(&options),
         Some(Part::Upstream) => upstream::run(),
         Some(Part::Hop(options)) => hop::run(&options),
         Some(Part::Load(options)) => load::run(&options),

@@ -18,9 +18,11 @@ pub(crate) struct Arguments {
     pub(crate) run: RunOptions,
 }
 
-/// The parts of a run, each a process of its own. The driver starts them; a person need not.
+/// The parts of a run, each a process of its own. The driver starts them; a person need not. And another run.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Part {
+    /// Thousands of connections on one daemon: cold start, memory, idle CPU, and a server that swallows everything
+    Fleet(FleetOptions),
     /// The MCP server behind everything
     #[command(hide = true)]
     Upstream,
@@ -85,6 +87,22 @@ impl RunOptions {
             .unwrap_or(if self.quick { 200 } else { 1000 })
             .max(1)
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FleetOptions {
+    /// How many agents there are; each has every server
+    #[arg(long, default_value_t = 50)]
+    pub(crate) agents: usize,
+    /// How many servers there are, half of them of each era
+    #[arg(long, default_value_t = 100)]
+    pub(crate) servers: usize,
+    /// Seconds for which the idle fleet is watched: longer than the minute between health checks
+    #[arg(long, default_value_t = 90)]
+    pub(crate) idle: u64,
+    /// A binary to measure; by default the release build of this checkout is made and taken
+    #[arg(long, value_name = "FILE")]
+    pub(crate) steadfast: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

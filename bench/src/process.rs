@@ -133,6 +133,11 @@ impl Process {
         Ok(())
     }
 
+    /// Ends it whatever it is doing.
+    pub(crate) async fn kill(&mut self) -> Outcome {
+        Ok(self.child.kill().await?)
+    }
+
     /// SIGTERM, not SIGKILL: a master must end its workers.
     fn terminate(&self) {
         let pid = self.child.id().and_then(|pid| i32::try_from(pid).ok());

@@ -30,6 +30,11 @@ pub(crate) enum Era {
 impl Era {
     pub(crate) const ALL: [Self; 2] = [Self::Legacy, Self::Modern];
 
+    /// The era of one of many servers, half of which are of each.
+    pub(crate) const fn of(server: usize) -> Self {
+        Self::ALL[server % 2]
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Legacy => "legacy",

@@ -64,7 +64,7 @@ pub(super) async fn start(binary: &Path, upstream: SocketAddr) -> Outcome<Open> 
     Ok(Open {
         route: Route::Steadfast,
         address,
-        key: Some(key(binary, &data).await?),
+        key: Some(key(binary, &data, AGENT).await?),
         process: Some(process),
         pids: Vec::new(),
         _folder: Some(folder),
@@ -86,8 +86,8 @@ fn configuration(upstream: SocketAddr) -> String {
     toml
 }
 
-/// A key for the agent. One that the configuration file has brought in already gets it by `agent key`.
-async fn key(binary: &Path, data: &Path) -> Outcome<String> {
+/// A key for an agent. One that the configuration file has brought in already gets it by `agent key`.
+pub(crate) async fn key(binary: &Path, data: &Path, agent: &str) -> Outcome<String> {
     #[derive(Deserialize)]
     struct Shown {
         key: String,
@@ -95,7 +95,7 @@ async fn key(binary: &Path, data: &Path) -> Outcome<String> {
     let mut failure = String::new();
     for verb in ["add", "key"] {
         let output = Command::new(binary)
-            .args(["agent", verb, AGENT, "--json", "--data"])
+            .args(["agent", verb, agent, "--json", "--data"])
             .arg(data)
             .output()
             .await?;

@@ -342,14 +342,7 @@ impl Keeper {
 
     /// Opens links that are wanted and missing, and closes those that are no longer wanted.
     async fn bring_in_step(&self) -> Result<(), Error> {
-        let wanted = self.wanted();
-        let unwanted: Vec<Key> = {
-            let links = self.inner.links.read();
-            let keys = links.keys();
-            keys.filter(|key| !wanted.contains_key(*key))
-                .cloned()
-                .collect()
-        };
+        let (unwanted, missing) = self.out_of_step();
         for key in unwanted {
             let kept = self.inner.links.write().remove(&key);
             if let Some(kept) = kept {
@@ -358,31 +351,43 @@ impl Keeper {
             }
         }
         for link in self.isolated_links() {
-            if !wanted.contains_key(&(link.agent.clone(), link.server.clone())) {
+            if !self.is_wanted(&link.agent, &link.server) {
                 drop(stop(&link));
             }
         }
-        for (key, server) in wanted {
-            let is_there = self.inner.links.read().contains_key(&key);
-            if !is_there {
-                self.add_link(key, &server).await?;
-            }
+        for (key, server) in missing {
+            self.add_link(key, &server).await?;
         }
         Ok(())
     }
 
-    fn wanted(&self) -> BTreeMap<Key, config::Server> {
+    /// The links that are there and not wanted, and those that are wanted and not there. Looks at every
+    /// pair and copies nothing of the others: a fleet comes in agent by agent.
+    fn out_of_step(&self) -> (Vec<Key>, Vec<(Key, config::Server)>) {
+        let links = self.inner.links.read();
+        let unwanted = links
+            .keys()
+            .filter(|(agent, server)| !self.is_wanted(agent, server));
+        let unwanted = unwanted.cloned().collect();
         let agents = self.inner.agents.lock();
         let servers = self.inner.servers.lock();
-        let mut wanted = BTreeMap::new();
+        let mut missing = Vec::new();
         for (agent, config) in agents.iter() {
             for (server, settings) in servers.iter() {
-                if config.servers.include(server.as_str()) {
-                    wanted.insert((agent.clone(), server.clone()), settings.clone());
+                let key = (agent.clone(), server.clone());
+                if config.servers.include(server.as_str()) && !links.contains_key(&key) {
+                    missing.push((key, settings.clone()));
                 }
             }
         }
-        wanted
+        (unwanted, missing)
+    }
+
+    fn is_wanted(&self, agent: &AgentName, server: &ServerName) -> bool {
+        let agents = self.inner.agents.lock();
+        let agent = agents.get(agent);
+        agent.is_some_and(|agent| agent.servers.include(server.as_str()))
+            && self.inner.servers.lock().contains_key(server)
     }
 
     async fn add_link(&self, key: Key, server: &config::Server) -> Result<(), Error> {

@@ -331,3 +331,42 @@ async fn op_04_a_stuck_server_times_out_and_is_tried_again() {
     assert!(ended.success(), "{ended}");
     assert!(took < Duration::from_secs(3), "it took {took:?} to stop");
 }
+
+/// A server that swallows everything, with many calls that wait for it, costs the calls of others nothing.
+#[tokio::test]
+async fn op_04_a_black_hole_does_not_slow_down_the_calls_of_others() {
+    let steady = Server::start(Behaviour::modern()).await;
+    let swallowed = Server::start(Behaviour::legacy("2025-11-25")).await;
+    let net = Net::to(swallowed.address()).unwrap();
+    let daemon = Daemon::builder(env!("CARGO_BIN_EXE_steadfast"))
+        .agent("dev")
+        .server("steady", &steady.url())
+        .server("swallowed", &net.url("/mcp"))
+        .start()
+        .await
+        .unwrap();
+    for server in ["steady", "swallowed"] {
+        daemon.wait_state("dev", server, "connected").await.unwrap();
+    }
+    net.change(|conditions| conditions.black_hole = true);
+    let [(_, legacy), (_, modern)] = agents(&daemon, "swallowed").await;
+    let mut waiting = Vec::new();
+    for _ in 0..40 {
+        for agent in [&legacy, &modern] {
+            let params = json!({ "name": "add_row", "arguments": {} });
+            waiting.push(agent.start("tools/call", params).await.unwrap());
+        }
+    }
+    let agent = daemon.modern_agent("dev", "steady").await.unwrap();
+    let mut took = Vec::new();
+    for _ in 0..50 {
+        let answer = agent.call("echo", json!({})).await.unwrap();
+        assert!(!answer.is_error(), "{answer:?}");
+        took.push(answer.took);
+    }
+    took.sort();
+    assert!(took[25] < Duration::from_millis(500), "{took:?}");
+    assert!(took[49] < Duration::from_secs(3), "{took:?}");
+    assert!(swallowed.log().calls("add_row").is_empty());
+    drop(waiting);
+}
