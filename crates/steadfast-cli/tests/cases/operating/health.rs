@@ -84,7 +84,7 @@ async fn op_05_a_modern_server_is_never_pinged() {
 #[tokio::test]
 async fn op_05_an_answering_server_needs_no_health_check() {
     let server = Server::start(Behaviour::legacy("2025-11-25")).await;
-    let builder = daemon(&server).set("retry.health_every", "\"400ms\"");
+    let builder = daemon(&server).set("retry.health_every", "\"800ms\"");
     let daemon = builder.start().await.unwrap();
     let agents = agents_of_both_eras(&daemon).await;
     let (_, agent) = &agents[0];
