@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use testkit::daemon::Builder;
 use testkit::{Action, Agent, Answer, Behaviour, Daemon, Server, Tool};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::until;
@@ -78,8 +78,59 @@ fn server_name(number: usize) -> String {
 struct Soak {
     servers: Arc<Vec<Server>>,
     daemon: Daemon,
-    /// By agent and server.
-    agents: Vec<Arc<Vec<Agent>>>,
+    agents: Vec<Arc<Caller>>,
+}
+
+/// How an agent reaches its servers.
+enum Caller {
+    /// Each at an address of its own.
+    Each(Vec<Agent>),
+    /// All at one.
+    All(Agent),
+}
+
+impl Caller {
+    /// Half of the agents are of each era, and half of each half reach all servers at one address. All of them count
+    /// their requests from 1.
+    async fn new(daemon: &Daemon, number: usize) -> Self {
+        let name = format!("agent{number}");
+        let is_legacy = number.is_multiple_of(2);
+        if number % 4 >= 2 {
+            let agent = if is_legacy {
+                daemon.legacy_agent_of_all(&name).await.unwrap()
+            } else {
+                daemon.modern_agent_of_all(&name).await.unwrap()
+            };
+            if is_legacy {
+                agent.initialize().await.unwrap();
+            }
+            return Self::All(agent);
+        }
+        let mut agents = Vec::new();
+        for server in 0..SERVERS {
+            let server = server_name(server);
+            let agent = if is_legacy {
+                let agent = daemon.legacy_agent(&name, &server).await.unwrap();
+                agent.initialize().await.unwrap();
+                agent
+            } else {
+                daemon.modern_agent(&name, &server).await.unwrap()
+            };
+            agents.push(agent);
+        }
+        Self::Each(agents)
+    }
+
+    async fn call(&self, server: usize, tool: &str, arguments: Value, meta: Value) -> Answer {
+        let answer = match self {
+            Self::Each(agents) => agents[server].call_with_meta(tool, arguments, meta).await,
+            Self::All(agent) => {
+                let tool = format!("{}__{tool}", server_name(server));
+                agent.call_with_meta(&tool, arguments, meta).await
+            }
+        };
+        answer.unwrap()
+    }
 }
 
 impl Soak {
@@ -100,7 +151,7 @@ impl Soak {
         let daemon = patient(builder).start().await.unwrap();
         let mut agents = Vec::new();
         for number in 0..AGENTS {
-            agents.push(Arc::new(agents_of(&daemon, number).await));
+            agents.push(Arc::new(Caller::new(&daemon, number).await));
         }
         let soak = Self {
             servers: Arc::new(servers),
@@ -122,13 +173,16 @@ impl Soak {
 
     /// Makes so many calls while the servers restart; how they ended, by their keys.
     async fn calls(&self, calls: usize, random: &mut Random) -> BTreeMap<String, (Ended, Kind)> {
-        let restarting = tokio::spawn(restart(Arc::clone(&self.servers), random.split()));
+        let answered = Arc::new(Semaphore::new(0));
+        let servers = Arc::clone(&self.servers);
+        let restarting = tokio::spawn(restart(servers, Arc::clone(&answered), random.split()));
         let lanes = AGENTS * LANES;
         let mut calling = JoinSet::new();
         for lane in 0..lanes {
             let share = calls / lanes + usize::from(lane < calls % lanes);
-            let agents = Arc::clone(&self.agents[lane % AGENTS]);
-            calling.spawn(call(agents, share, random.split()));
+            let agent = Arc::clone(&self.agents[lane % AGENTS]);
+            let answered = Arc::clone(&answered);
+            calling.spawn(call(agent, share, answered, random.split()));
         }
         let mut ended = BTreeMap::new();
         while let Some(lane) = calling.join_next().await {
@@ -143,10 +197,10 @@ impl Soak {
         for server in &*self.servers {
             server.restart().await;
         }
-        for (number, server) in self.servers.iter().enumerate() {
-            let is_legacy = !matches!(number % 5, 1 | 4);
-            until("sessions are open again", async || {
-                !is_legacy || (server.live_sessions() == AGENTS && server.open_streams() == AGENTS)
+        for server in &*self.servers {
+            // Of each era: a GET stream of the session, or a subscription.
+            until("every stream is open again", async || {
+                server.open_streams() == AGENTS
             })
             .await;
         }
@@ -164,28 +218,12 @@ fn patient(builder: Builder) -> Builder {
         .env("STEADFAST_LOG", "info")
 }
 
-/// One agent at each server: half of the agents are of each era. All count their requests from 1.
-async fn agents_of(daemon: &Daemon, number: usize) -> Vec<Agent> {
-    let name = format!("agent{number}");
-    let mut agents = Vec::new();
-    for server in 0..SERVERS {
-        let server = server_name(server);
-        let agent = if number.is_multiple_of(2) {
-            let agent = daemon.legacy_agent(&name, &server).await.unwrap();
-            agent.initialize().await.unwrap();
-            agent
-        } else {
-            daemon.modern_agent(&name, &server).await.unwrap()
-        };
-        agents.push(agent);
-    }
-    agents
-}
-
-/// Restarts, cuts and forgets, one server at a time.
-async fn restart(servers: Arc<Vec<Server>>, mut random: Random) {
+/// Restarts, cuts and forgets, one server at a time: after some more calls were answered, so that a slow machine
+/// is not left with nothing but restarts.
+async fn restart(servers: Arc<Vec<Server>>, answered: Arc<Semaphore>, mut random: Random) {
     loop {
-        tokio::time::sleep(Duration::from_millis(20 + random.below(200) as u64)).await;
+        let calls = 5 + random.below(30) as u32;
+        answered.acquire_many(calls).await.unwrap().forget();
         let server = &servers[random.below(servers.len())];
         match random.below(3) {
             0 => server.restart().await,
@@ -205,13 +243,14 @@ enum Kind {
 
 /// The calls of one lane.
 async fn call(
-    agents: Arc<Vec<Agent>>,
+    agent: Arc<Caller>,
     calls: usize,
+    answered: Arc<Semaphore>,
     mut random: Random,
 ) -> Vec<(String, (Ended, Kind))> {
     let mut ended = Vec::new();
     for number in 0..calls {
-        let agent = &agents[random.below(agents.len())];
+        let server = random.below(SERVERS);
         let secret = format!("{:x}-{number}", random.below(usize::MAX));
         let kind = [Kind::Write, Kind::Write, Kind::Read, Kind::Progress][random.below(4)];
         // Small numbers, so that all agents use the same ones.
@@ -222,8 +261,12 @@ async fn call(
             Kind::Progress => ("progress", json!({ "progressToken": token })),
         };
         let arguments = json!({ "key": secret, "steps": 2 });
-        let answer = agent.call_with_meta(tool, arguments, meta).await.unwrap();
-        ended.push((secret.clone(), (judge(&answer, kind, &secret, token), kind)));
+        let answer = agent.call(server, tool, arguments, meta).await;
+        let how = judge(&answer, kind, &secret, token);
+        if how == Ended::Answered {
+            answered.add_permits(1);
+        }
+        ended.push((secret, (how, kind)));
     }
     ended
 }
