@@ -35,8 +35,8 @@ impl Listener for Fanout {
         }
         if link.conversation().is_none() {
             self.hub.notify(link.agent(), server, &message);
-            self.changes.notification(link, &message);
         }
+        self.changes.notification(link, &message);
     }
 
     fn request(&self, link: &Arc<Link>, request: ServerRequest, in_flight: &[CallHandle]) {
@@ -74,8 +74,8 @@ impl Listener for Fanout {
         }
         if link.conversation().is_none() {
             self.hub.reopened(link.agent(), link.server());
-            self.changes.reopened(link);
         }
+        self.changes.reopened(link);
     }
 
     fn renamed(&self, agent: &AgentName) {
@@ -84,10 +84,15 @@ impl Listener for Fanout {
 }
 
 impl Fanout {
-    /// The sessions that listen to what this connection brings.
+    /// The sessions with this server that listen to what its connection brings. Those with all servers of
+    /// the agent are the business of [`Changes`].
     fn audience(&self, link: &Link) -> Vec<Arc<Session>> {
         match link.conversation() {
-            Some(key) => self.sessions.in_memory(&key).into_iter().collect(),
+            Some(key) => {
+                let session = self.sessions.in_memory(&key);
+                let session = session.filter(|session| session.server.is_some());
+                session.into_iter().collect()
+            }
             None => {
                 let mut all = self.sessions.listeners(link.agent(), Some(link.server()));
                 // They hear it on their own connections.

@@ -13,6 +13,9 @@ use crate::clock;
 use crate::link::{Link, Phase};
 use crate::route::Route;
 
+/// How long a use waits where the driver of the connection has not begun yet.
+const BEGINNING: Duration = Duration::from_secs(10);
+
 /// How often a use of a list waits for a question that may come too early for it.
 const ROUNDS: usize = 3;
 
@@ -71,9 +74,10 @@ impl Link {
         false
     }
 
-    fn patience(&self) -> Duration {
+    /// How long a use may wait for an opening that is under way.
+    pub(crate) fn patience(&self) -> Duration {
         let upstream = self.upstream.read();
-        upstream.as_ref().map_or(Duration::ZERO, |upstream| {
+        upstream.as_ref().map_or(BEGINNING, |upstream| {
             upstream.retry.connect_timeout.duration()
         })
     }

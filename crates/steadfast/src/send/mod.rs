@@ -351,10 +351,7 @@ async fn wait_for_route(
     after: Option<Generation>,
     handle: &CallHandle,
 ) -> Result<Arc<Route>, Failure> {
-    let upstream = link.upstream.read().clone();
-    let patience = upstream.map_or(Duration::ZERO, |upstream| {
-        upstream.retry.connect_timeout.duration()
-    });
+    let patience = link.patience();
     tokio::select! {
         route = link.route(after, patience) => {
             route.ok_or_else(|| Failure::Unavailable(Box::new(link.report())))

@@ -198,6 +198,31 @@ async fn messages_of_all_servers_come_through_once() {
     assert!(more.is_err(), "{more:?}");
 }
 
+/// A conversation with a session of its own at a server hears that server there, and not a second time.
+#[tokio::test]
+async fn a_conversation_of_its_own_hears_everything_once() {
+    let eras = [Era::Legacy, Era::Legacy].map(Era::behaviour);
+    let fleet = Fleet::with(Era::Legacy, eras, |builder| {
+        builder.set("servers.u2.isolate_sessions", "true")
+    })
+    .await;
+    let mut stream = fleet.agent.open_get(None).await.unwrap();
+    let answer = fleet.agent.call("u2__echo", json!({})).await.unwrap();
+    assert_eq!(answer.text(), "{}", "{answer:?}");
+    let server = &fleet.servers[1];
+    let listens = |log: &testkit::RequestLog| log.http("GET").len() >= 2;
+    server.log().wait_for(listens, LIMIT).await.unwrap();
+    announced(&mut stream).await;
+    server.set_tools(vec![Tool::new("new", Action::AddRow)]);
+    server.tools_changed();
+    server.notify(&log_message("hello"));
+    let mut told = announced(&mut stream).await;
+    told.sort();
+    assert_eq!(told, ["notifications/message", TOOLS_CHANGED]);
+    let names = fleet.names("tools/list", "name").await;
+    assert_eq!(names.last().unwrap(), "u2__new");
+}
+
 /// `roots/list_changed` of an agent goes to all servers with a session.
 #[tokio::test]
 async fn what_the_agent_announces_goes_to_all_servers() {

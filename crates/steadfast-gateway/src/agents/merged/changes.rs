@@ -74,10 +74,26 @@ impl Changes {
         shown.retain(|((agent, server), _), _| still_there(agent, server));
     }
 
+    /// The sessions with all servers that hear this connection.
+    fn audience(&self, link: &Link) -> Vec<Arc<Session>> {
+        if let Some(key) = link.conversation() {
+            let session = self.sessions.in_memory(&key);
+            return session
+                .filter(|session| session.server.is_none())
+                .into_iter()
+                .collect();
+        }
+        let mut all = self.sessions.listeners(link.agent(), None);
+        // They hear it on their own connections.
+        all.retain(|session| !session.is_isolated(link.server()));
+        all
+    }
+
     /// A server is there again, or for the first time.
     pub(crate) fn reopened(self: &Arc<Self>, link: &Arc<Link>) {
-        let sessions = self.sessions.listeners(link.agent(), None);
-        if sessions.is_empty() && !self.hub.is_heard_by(link.agent()) {
+        let sessions = self.audience(link);
+        let is_heard = link.conversation().is_none() && self.hub.is_heard_by(link.agent());
+        if sessions.is_empty() && !is_heard {
             return;
         }
         let (this, link) = (Arc::clone(self), Arc::clone(link));
@@ -147,6 +163,10 @@ impl Changes {
     /// A notification of one server's own stream.
     pub(crate) fn notification(self: &Arc<Self>, link: &Link, message: &Bytes) {
         let (agent, server) = (link.agent(), link.server());
+        let sessions = self.audience(link);
+        if sessions.is_empty() && link.conversation().is_some() {
+            return;
+        }
         let Ok(read) = envelope::read(message) else {
             return;
         };
@@ -155,7 +175,6 @@ impl Changes {
         if changed.peek().is_some() {
             return self.collect(agent, changed.filter(|list| ANNOUNCED.contains(list)));
         }
-        let sessions = self.sessions.listeners(agent, None);
         if sessions.is_empty() {
             return;
         }
