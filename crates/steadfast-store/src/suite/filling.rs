@@ -7,22 +7,20 @@ use crate::store::SharedStore;
 /// How many writes wait at the same time, and so share a commit.
 const TOGETHER: usize = 256;
 
-/// Puts `count` grants that are not there yet. They wait for their commits together, so that a hundred thousand are a
-/// matter of seconds.
+/// Puts grants that are not there yet. They wait for their commits together, so that a hundred thousand take
+/// seconds rather than minutes.
 ///
 /// # Errors
 /// When the store fails, or when one of the grants is there already.
 pub async fn fill_grants(
     store: &SharedStore,
-    count: usize,
-    mut make: impl FnMut(usize) -> GrantRecord,
+    grants: impl IntoIterator<Item = GrantRecord>,
 ) -> Result<(), Error> {
     let mut writes = tokio::task::JoinSet::new();
-    for number in 0..count {
+    for grant in grants {
         while writes.len() >= TOGETHER {
             finish(&mut writes).await?;
         }
-        let grant = make(number);
         let store = store.clone();
         writes.spawn(async move {
             let swap = store.swap_grant(&grant).await?;

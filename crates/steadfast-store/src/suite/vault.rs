@@ -38,12 +38,12 @@ const GRANTS: usize = 600;
 
 /// One of each kind that is sealed, and of grants more than one step's worth.
 async fn fill(store: &SharedStore, vault: &Vault) {
-    let filled = fill_grants(store, GRANTS, |number| {
+    let grants = (0..GRANTS).map(|number| {
         let mut put = grant(&format!("a-{number:03}"), "crm");
         vault.seal_grant(&mut put, &secrets(1)).unwrap();
         put
     });
-    filled.await.unwrap();
+    fill_grants(store, grants).await.unwrap();
     let mut registered = client("https://as.example", "http://127.0.0.1/cb");
     vault
         .seal_client(&mut registered, Some(&secret("client")))

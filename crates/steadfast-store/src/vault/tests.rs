@@ -278,11 +278,16 @@ async fn the_key_file_is_made_once_and_only_its_owner_may_read_it() {
     let again = Vault::open(&store, source).await.unwrap();
     assert_eq!(mode(&path), 0o600);
     again.unseal(&Slot::Check, &sealed).unwrap();
-    let names: Vec<_> = fs::read_dir(path.parent().unwrap())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name())
+    assert_eq!(names_beside(&path), [KEY_FILE], "nothing is left over");
+}
+
+fn names_beside(path: &std::path::Path) -> Vec<String> {
+    let entries = fs::read_dir(path.parent().unwrap()).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
-    assert_eq!(names, [KEY_FILE], "nothing is left over");
+    names.sort();
+    names
 }
 
 #[test]
@@ -380,6 +385,7 @@ async fn a_change_of_the_key_reaches_other_processes_and_drops_what_is_no_longer
     assert_ne!(one.key_id(), other.key_id());
     assert_eq!(keys_in(&path), 2);
     assert_eq!(mode(&path), 0o600);
+    assert_eq!(names_beside(&path), [KEY_FILE, "vault.key.lock"]);
     // The other process seals with the key before, until it meets the new one.
     set(&store, &other, "SECOND").await;
     assert_set(&store, &one, &["FIRST", "SECOND"]).await;

@@ -19,12 +19,12 @@ async fn filled_with_grants(count: usize) -> (Arc<SqliteRecords>, TempDir) {
     let records = Arc::new(open(&path).await.unwrap());
     let store: SharedStore = records.clone();
     // A row for each issuer comes through the front door; the others are copies of it, which is faster.
-    let seeds = fill_grants(&store, ISSUERS, |number| {
+    let seeds = (0..ISSUERS).map(|number| {
         let mut seed = grant(&format!("seed-{number}"), "crm");
         seed.issuer = format!("https://as-{number:03}.example");
         seed
     });
-    seeds.await.unwrap();
+    fill_grants(&store, seeds).await.unwrap();
     let copies = i64::try_from(count / ISSUERS - 1).unwrap();
     let copied = records.writer.write(move |db| {
         Box::pin(async move {
@@ -73,7 +73,10 @@ async fn the_search_for_due_grants_reads_only_the_index() {
         assert!(of_grants.len() >= 3, "{plan:#?}");
         for step in of_grants {
             let by_row = step.contains("USING INTEGER PRIMARY KEY (rowid=?)");
-            let by_index = step.starts_with("SEARCH") && step.contains("INDEX grants_due");
+            // Of one issuer, or from one issuer to the next; never through all grants that are due.
+            let by_issuer = step.contains("INDEX grants_due (issuer");
+            let first_issuer = step.starts_with("SEARCH") && step.ends_with("INDEX grants_due");
+            let by_index = by_issuer || first_issuer;
             assert!(by_row || by_index, "{step} in {plan:#?}");
         }
     }
