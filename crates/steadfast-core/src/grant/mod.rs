@@ -23,7 +23,7 @@ mod transitions;
 #[cfg(test)]
 mod tests;
 
-pub use transitions::{deadline, replay, step};
+pub use transitions::{deadline, replay, restore, step, wake_at};
 
 use serde::{Deserialize, Serialize};
 
@@ -131,8 +131,8 @@ pub enum State {
         tokens: Tokens,
         /// Fences the outcome.
         attempt: AttemptId,
-        /// When it began.
-        since: Mono,
+        /// When it has taken too long.
+        until: Mono,
         /// How far it is.
         stage: Stage,
         /// What was refused before.

@@ -80,7 +80,7 @@ impl Rig {
 
     /// Waits for the deadline and feeds it.
     fn wait(&mut self) -> Vec<Action> {
-        let due = deadline(&self.state, self.now, &self.policy).expect("a deadline");
+        let due = deadline(&self.state, self.now).expect("a deadline");
         self.pass(due.at.since(self.now.mono).0);
         self.feed(Event::Due)
     }
@@ -273,7 +273,7 @@ fn te_01_faults_that_time_mends_delay_it_and_change_nothing_else() {
         assert!(actions.contains(&Action::LetGo) && !told(&actions));
         assert_eq!(rig.state.name(), "delayed");
         assert_eq!(rig.state.tokens().cloned(), before);
-        let due = deadline(&rig.state, rig.now, &rig.policy).unwrap().at;
+        let due = deadline(&rig.state, rig.now).unwrap().at;
         waited.push(due.since(rig.now.mono).0);
     }
     assert_eq!(waited, [2_500, 5_000, 10_000, 20_000]);
@@ -288,7 +288,7 @@ fn te_02_what_the_provider_asked_for_is_waited_for() {
     let attempt = rig.begin();
     let asked = fault(Kind::RenewalDelayed).after(Some(Millis::secs(90)));
     rig.fails(attempt, Failure::Temporary(asked));
-    let due = deadline(&rig.state, rig.now, &rig.policy).unwrap().at;
+    let due = deadline(&rig.state, rig.now).unwrap().at;
     assert_eq!(due.since(rig.now.mono), Millis::secs(90));
 }
 
@@ -344,7 +344,7 @@ fn te_04_a_refusal_while_the_token_is_good_is_tried_once_at_expiry_and_then_neve
     assert_eq!(rig.now.wall, expires_at);
     assert!(told(&rig.fails(attempt, invalid_grant())));
     assert_eq!(rig.recheck(), Recheck::Never);
-    assert_eq!(deadline(&rig.state, rig.now, &rig.policy), None);
+    assert_eq!(deadline(&rig.state, rig.now), None);
     assert!(rig.state.tokens().unwrap().renewable, "nothing is deleted");
 }
 
@@ -606,7 +606,7 @@ impl Rig {
         let attempt = AttemptId(self.attempts);
         let event = match happening {
             Happening::Wait => {
-                if let Some(due) = deadline(&self.state, self.now, &self.policy) {
+                if let Some(due) = deadline(&self.state, self.now) {
                     self.pass(due.at.since(self.now.mono).0);
                 }
                 Event::Due
@@ -674,7 +674,13 @@ proptest! {
             if actions.iter().any(|action| matches!(action, Action::Renew { .. })) {
                 prop_assert_eq!(rig.state.name(), "renewing");
             }
-            let wakes = deadline(&rig.state, rig.now, &rig.policy).is_some();
+            // Another process, on another clock, wakes up at the same time.
+            let there = Now { mono: Mono(77), wall: rig.now.wall };
+            let at = wake_at(&rig.state, rig.now);
+            let restored = restore(rig.state.clone(), at, there);
+            prop_assert_eq!(wake_at(&restored, there), at.map(|at| at.max(there.wall)));
+            prop_assert_eq!(restored.name(), rig.state.name());
+            let wakes = deadline(&rig.state, rig.now).is_some();
             let waits_for_a_person = matches!(
                 rig.state,
                 State::None | State::Refused { recheck: Recheck::Never, .. }
@@ -719,7 +725,7 @@ proptest! {
         let mut asked = 0;
         let begin = rig.now.mono;
         while rig.now.mono.since(begin) < Millis::mins(120) {
-            if deadline(&rig.state, rig.now, &rig.policy).is_none() {
+            if deadline(&rig.state, rig.now).is_none() {
                 break;
             }
             rig.wait();

@@ -3,9 +3,7 @@
 
 mod outcomes;
 
-use super::{
-    Action, Context, Event, Fact, Policy, Recheck, Stage, State, Step, Strikes, Tokens, schedule,
-};
+use super::{Action, Context, Event, Fact, Recheck, Stage, State, Step, Strikes, Tokens, schedule};
 use crate::backoff;
 use crate::deadline::{Deadline, Reason};
 use crate::fault::{Fault, Kind};
@@ -36,7 +34,7 @@ pub fn step(state: State, event: Event, cx: &Context<'_>) -> Step {
 /// When to feed [`Event::Due`], and why. Expiry is a matter of the wall clock, waiting one of the other:
 /// where the wall clock jumps, ask again.
 #[must_use]
-pub fn deadline(state: &State, now: Now, policy: &Policy) -> Option<Deadline> {
+pub fn deadline(state: &State, now: Now) -> Option<Deadline> {
     let at_wall = |wall: Wall, reason| Deadline {
         at: now.mono + until(wall, now.wall),
         reason,
@@ -46,9 +44,7 @@ pub fn deadline(state: &State, now: Now, policy: &Policy) -> Option<Deadline> {
         State::None => None,
         State::Valid { renew_at, .. } => Some(at_wall(*renew_at, Reason::RenewGrant)),
         State::Due { ask_again, .. } => Some(at(*ask_again, Reason::AwaitLease)),
-        State::Renewing { since, .. } => {
-            Some(at(*since + policy.attempt_limit, Reason::RenewalLimit))
-        }
+        State::Renewing { until, .. } => Some(at(*until, Reason::RenewalLimit)),
         State::Delayed { due, .. } | State::Suspect { due, .. } => {
             Some(at(*due, Reason::RetryRenewal))
         }
@@ -67,6 +63,39 @@ pub fn deadline(state: &State, now: Now, policy: &Policy) -> Option<Deadline> {
 #[must_use]
 pub fn replay(_state: State, fact: &Fact) -> State {
     fact.state.clone()
+}
+
+/// A state as another process, or this one before a restart, wrote it down. Its waits were counted on a clock that is
+/// not ours; `wake_at` says when they end.
+#[must_use]
+pub fn restore(mut state: State, wake_at: Option<Wall>, now: Now) -> State {
+    let wait = wake_at.map_or(Millis::ZERO, |at| until(at, now.wall));
+    match &mut state {
+        State::Delayed { due, .. }
+        | State::Suspect { due, .. }
+        | State::Refused {
+            recheck: Recheck::Probe { due },
+            ..
+        }
+        | State::Due { ask_again: due, .. }
+        | State::Renewing { until: due, .. } => *due = now.mono + wait,
+        State::None
+        | State::Valid { .. }
+        | State::Refused {
+            recheck: Recheck::Never | Recheck::AtExpiry,
+            ..
+        }
+        | State::Unrenewable { .. } => {}
+    }
+    state
+}
+
+/// When a state must be looked at again, on the clock that everybody shares.
+#[must_use]
+pub fn wake_at(state: &State, now: Now) -> Option<Wall> {
+    let deadline = deadline(state, now)?;
+    let wait = deadline.at.since(now.mono);
+    Some(Wall(now.wall.0.saturating_add_unsigned(wait.0)))
 }
 
 /// How long until then; nothing where it has passed.
@@ -194,7 +223,7 @@ fn removed(state: State, cx: &Context<'_>) -> Step {
 }
 
 fn due(state: State, cx: &Context<'_>) -> Step {
-    let has_come = deadline(&state, cx.now, cx.policy).is_some_and(|due| due.at <= cx.now.mono);
+    let has_come = deadline(&state, cx.now).is_some_and(|due| due.at <= cx.now.mono);
     if !has_come {
         return ignored(state, "nothing is due", Vec::new(), cx);
     }
@@ -302,7 +331,7 @@ fn turn(state: State, generation: GrantGeneration, cx: &Context<'_>) -> Step {
             let state = State::Renewing {
                 tokens,
                 attempt,
-                since: cx.now.mono,
+                until: cx.now.mono + cx.policy.attempt_limit,
                 stage: Stage::Asking,
                 strikes,
                 fault,
@@ -483,13 +512,13 @@ fn enter(state: State, actions: Vec<Action>, reason: impl Into<String>, cx: &Con
         state: state.clone(),
         reason: reason.into(),
     };
-    let deadline = deadline(&state, cx.now, cx.policy);
+    let deadline = deadline(&state, cx.now);
     Step::entered(state, fact, actions, deadline)
 }
 
 /// The state stays; where turn and lease are held for nothing, they are let go.
 fn ignored(state: State, why: &'static str, actions: Vec<Action>, cx: &Context<'_>) -> Step {
-    let deadline = deadline(&state, cx.now, cx.policy);
+    let deadline = deadline(&state, cx.now);
     Step {
         state,
         facts: Vec::new(),

@@ -5,8 +5,10 @@
 //! | --- | --- |
 //! | [`discovery`] | RFC 9728, RFC 8414, OpenID Connect Discovery 1.0, in the order of the specification |
 //! | [`scopes`] | 2026-07-28 basic/authorization, "Scope Selection Strategy" and "Step-Up Authorization Flow" |
+//! | [`reach`] | which addresses a server's metadata may lead to |
 //! | [`client`] | 2026-07-28 basic/authorization/client-registration, and RFC 7591 |
 
 pub mod client;
 pub mod discovery;
+pub mod reach;
 pub mod scopes;

@@ -273,8 +273,8 @@ impl Machine for Grant {
         grant::step(state, event, &context)
     }
 
-    fn deadline(state: &Self::State, now: Now, policy: &Self::Policy) -> Option<Deadline> {
-        grant::deadline(state, now, policy)
+    fn deadline(state: &Self::State, now: Now, _: &Self::Policy) -> Option<Deadline> {
+        grant::deadline(state, now)
     }
 
     fn replay(state: Self::State, fact: &Self::Fact) -> Self::State {

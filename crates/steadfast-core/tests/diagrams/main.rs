@@ -611,7 +611,7 @@ fn grant_states() -> Vec<page::Drawn<grant::State>> {
     let renewing = |stage, structured| State::Renewing {
         tokens: held(GOOD),
         attempt: ATTEMPT,
-        since: LONG_AGO,
+        until: NOW,
         stage,
         strikes: Strikes {
             structured,

@@ -56,7 +56,7 @@ pub(super) fn failed(state: State, attempt: AttemptId, failure: Failure, cx: &Co
             let state = State::Renewing {
                 tokens,
                 attempt,
-                since: cx.now.mono,
+                until: cx.now.mono + cx.policy.attempt_limit,
                 stage: Stage::Rediscovering,
                 strikes,
                 fault: Some(fault),
@@ -167,7 +167,7 @@ pub(super) fn rediscovered(
             let state = State::Renewing {
                 tokens,
                 attempt,
-                since: cx.now.mono,
+                until: cx.now.mono + cx.policy.attempt_limit,
                 stage: Stage::AskingElsewhere,
                 strikes,
                 fault: state.fault().cloned(),
