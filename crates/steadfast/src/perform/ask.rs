@@ -2,8 +2,8 @@
 //! redirects within the origin are followed and the new address is learned.
 
 use bytes::Bytes;
-use http::HeaderMap;
 use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderMap, StatusCode};
 use steadfast_core::identity::RpcId;
 use steadfast_core::now::Millis;
 use steadfast_core::quirks::{self, Media};
@@ -14,6 +14,9 @@ use super::events::{Events, Read};
 use super::exchange::{Cut, Reply, exchange};
 use crate::clock;
 use crate::route::{SESSION_ID, Upstream, redirect};
+
+/// How long the body of a refusal may take.
+const DRAIN: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// How many redirects of a harmless question are followed.
 const MAX_REDIRECTS: usize = 3;
@@ -75,15 +78,30 @@ pub(crate) async fn ask(
     aside: &(dyn Fn(Bytes, Option<SessionId>) + Sync),
 ) -> Result<Asked, Fault> {
     let limit = upstream.retry.request_timeout.duration();
-    let mut outgoing = upstream.post(headers, body);
-    let mut redirects = 0;
+    let mut path = None;
+    let (mut redirects, mut refusals) = (0, 0);
     loop {
-        let reply = exchange(&upstream.pool, outgoing.clone(), upstream.terms())
+        upstream.ready().await?;
+        let token = upstream.token();
+        let mut outgoing = upstream.post(headers.clone(), body.clone());
+        outgoing.path = path.clone().unwrap_or(outgoing.path);
+        let reply = exchange(&upstream.pool, outgoing, upstream.terms())
             .await
             .map_err(|unanswered| unanswered.fault)?;
         upstream.note(&reply.headers);
+        if let Some(token) = token {
+            if reply.status == StatusCode::UNAUTHORIZED && refusals == 0 {
+                refusals += 1;
+                reply.body.drain(DRAIN);
+                upstream.credential().refused(token).await?;
+                continue;
+            }
+            if reply.status.is_success() {
+                upstream.credential().accepted(token);
+            }
+        }
         if reply.status.is_redirection() {
-            let path = redirect(upstream, reply.headers.get(LOCATION))?;
+            path = Some(redirect(upstream, reply.headers.get(LOCATION))?);
             redirects += 1;
             if redirects > MAX_REDIRECTS {
                 return Err(Fault::new(
@@ -91,7 +109,6 @@ pub(crate) async fn ask(
                     "the server redirects in a circle",
                 ));
             }
-            outgoing.path = path;
             continue;
         }
         let read = read_reply(upstream.max_message, reply, id, aside);
@@ -100,8 +117,8 @@ pub(crate) async fn ask(
             Fault::new(Kind::Timeout, message)
         })??;
         let answered = envelope::read(&asked.body).is_ok();
-        if redirects > 0 && answered {
-            upstream.learn_path(outgoing.path);
+        if let Some(path) = path.filter(|_| answered) {
+            upstream.learn_path(path);
         }
         return Ok(asked);
     }

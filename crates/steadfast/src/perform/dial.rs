@@ -11,6 +11,7 @@ use rustls::pki_types::ServerName;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use socket2::{SockRef, TcpKeepalive};
+use steadfast_core::oauth::reach::{Reach, is_private};
 use steadfast_core::{Fault, Kind};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
@@ -18,7 +19,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use url::Url;
 
-use crate::config::Network;
+use crate::config::{Network, Resolve};
 
 /// Where a server is: the part of its URL that decides which connections it can share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,9 +111,9 @@ impl Dialer {
         })
     }
 
-    /// Opens one connection within the connect timeout.
-    pub(crate) async fn dial(&self, origin: &Origin) -> Result<Dialled, Fault> {
-        match tokio::time::timeout(self.timeout, self.dial_unbounded(origin)).await {
+    /// Opens one connection within the connect timeout, as far as `reach` lets it.
+    pub(crate) async fn dial(&self, origin: &Origin, reach: Reach) -> Result<Dialled, Fault> {
+        match tokio::time::timeout(self.timeout, self.dial_unbounded(origin, reach)).await {
             Ok(result) => result,
             Err(_) => Err(Fault::new(
                 Kind::Timeout,
@@ -125,8 +126,8 @@ impl Dialer {
         }
     }
 
-    async fn dial_unbounded(&self, origin: &Origin) -> Result<Dialled, Fault> {
-        let tcp = self.tcp(origin).await.map_err(|error| {
+    async fn dial_unbounded(&self, origin: &Origin, reach: Reach) -> Result<Dialled, Fault> {
+        let tcp = self.tcp(origin, reach).await.map_err(|error| {
             Fault::new(
                 Kind::Network,
                 format!(
@@ -165,14 +166,31 @@ impl Dialer {
         })
     }
 
-    async fn tcp(&self, origin: &Origin) -> io::Result<TcpStream> {
+    async fn tcp(&self, origin: &Origin, reach: Reach) -> io::Result<TcpStream> {
         let host = origin.host.trim_matches(['[', ']']);
         if let Some(fixed) = self.network.resolve.get(host) {
             return TcpStream::connect((fixed.address(), origin.port)).await;
         }
-        match self.proxy_for(origin) {
-            Some(proxy) => through_proxy(&proxy, origin).await,
-            None => TcpStream::connect((host, origin.port)).await,
+        match (self.proxy_for(origin), reach) {
+            // The proxy resolves the name, and decides where it leads.
+            (Some(proxy), _) => through_proxy(&proxy, origin).await,
+            (None, Reach::Anywhere) => TcpStream::connect((host, origin.port)).await,
+            (None, Reach::Public) => to_public(host, origin.port).await,
+        }
+    }
+
+    /// Whether a name or address is private by itself, or because the operator says where it is. `network.resolve`
+    /// is trusted, unless its entry asks to be judged as a public name.
+    pub(crate) fn is_private_place(&self, origin: &Origin) -> bool {
+        let host = origin.host.trim_matches(['[', ']']);
+        match self.network.resolve.get(host) {
+            Some(Resolve::Judged { public: true, .. }) => false,
+            Some(fixed) => is_private(fixed.address()),
+            None => {
+                host == "localhost"
+                    || host.ends_with(".localhost")
+                    || host.parse().is_ok_and(is_private)
+            }
         }
     }
 
@@ -206,6 +224,23 @@ impl Dialer {
         };
         env(names)?.parse().ok()
     }
+}
+
+/// Connects to one of the public addresses of a host. Checked when it is connected to, so that a name that is
+/// public when it is looked at and private a moment later gains nothing.
+async fn to_public(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut refused = io::Error::other("the name has no address");
+    for address in tokio::net::lookup_host((host, port)).await? {
+        if is_private(address.ip()) {
+            refused = io::Error::other("a public server leads to a private address");
+            continue;
+        }
+        match TcpStream::connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => refused = error,
+        }
+    }
+    Err(refused)
 }
 
 fn env(names: &[&str]) -> Option<String> {
@@ -434,7 +469,7 @@ mod tests {
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let origin = Origin::of(&url.parse().unwrap()).unwrap();
         let dialer = Dialer::new(&Network::default(), Duration::from_secs(5)).unwrap();
-        let dialled = dialer.dial(&origin).await.unwrap();
+        let dialled = dialer.dial(&origin, Reach::Anywhere).await.unwrap();
         let Wire::Plain(tcp) = &dialled.wire.inner else {
             panic!("no TLS was asked for");
         };

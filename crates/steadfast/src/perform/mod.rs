@@ -2,6 +2,9 @@
 
 pub(crate) mod ask;
 pub(crate) mod dial;
+pub(crate) mod discovery;
 pub(crate) mod events;
 pub(crate) mod exchange;
+pub(crate) mod fetch;
 pub(crate) mod pool;
+pub(crate) mod token;

@@ -11,6 +11,7 @@ use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use steadfast_core::Fault;
+use steadfast_core::oauth::reach::Reach;
 use tokio::time::Instant;
 
 use super::dial::{Dialer, Origin};
@@ -25,6 +26,7 @@ const IDLE_LIMIT: Duration = Duration::from_secs(90);
 pub(crate) struct Pool {
     dialer: Arc<Dialer>,
     origin: Origin,
+    reach: Reach,
     idle: Mutex<Vec<Idle>>,
     http2: Mutex<Option<http2::SendRequest<Full<Bytes>>>>,
 }
@@ -57,10 +59,11 @@ pub(crate) enum Lease {
 }
 
 impl Pool {
-    pub(crate) fn new(dialer: Arc<Dialer>, origin: Origin) -> Self {
+    pub(crate) fn new(dialer: Arc<Dialer>, origin: Origin, reach: Reach) -> Self {
         Self {
             dialer,
             origin,
+            reach,
             idle: Mutex::default(),
             http2: Mutex::default(),
         }
@@ -105,7 +108,7 @@ impl Pool {
 
     /// A fresh connection.
     pub(crate) async fn fresh(&self) -> Result<Lease, Fault> {
-        let dialled = self.dialer.dial(&self.origin).await?;
+        let dialled = self.dialer.dial(&self.origin, self.reach).await?;
         let broken = |error: hyper::Error| {
             Fault::new(
                 steadfast_core::Kind::Network,

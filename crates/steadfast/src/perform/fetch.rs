@@ -1,0 +1,176 @@
+//! One request to an authorization server, or for a metadata document: small, sent once, never redirected.
+//!
+//! It goes the same way as an MCP exchange, so that it is known whether anything of it left: a renewal whose
+//! answer is lost is another matter than one that never began (architecture, grants 1).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method};
+use steadfast_core::oauth::reach::Reach;
+use steadfast_core::quirks::Media;
+use steadfast_core::{Fault, Kind, Millis};
+use url::Url;
+
+use super::ask::{media_of, retry_after};
+use super::dial::{Dialer, Origin};
+use super::exchange::{Cut, Outgoing, Terms, exchange};
+use super::pool::Pool;
+use crate::route::{USER_AGENT_VALUE, path_of};
+
+/// Metadata and token answers are small; more than this is none.
+const LARGEST: usize = 1 << 20;
+
+/// Fetches.
+#[derive(Clone, Debug)]
+pub(crate) struct Fetcher {
+    dialer: Arc<Dialer>,
+    reach: Reach,
+    limit: Duration,
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub(crate) struct Fetched {
+    pub(crate) status: u16,
+    pub(crate) media: Media,
+    pub(crate) retry_after: Option<Millis>,
+    pub(crate) body: Bytes,
+}
+
+/// Nothing came back.
+#[derive(Clone, Debug)]
+pub(crate) struct NotFetched {
+    pub(crate) fault: Fault,
+    /// Whether it is proven that the peer did not read the request.
+    pub(crate) proven_unsent: bool,
+}
+
+impl Fetcher {
+    /// For what a server leads to. A public server leads nobody to private addresses or plain http, unless its
+    /// operator allows it; a server that is on one itself may.
+    pub(crate) fn for_server(
+        dialer: &Arc<Dialer>,
+        server: &Url,
+        allow_private: bool,
+        limit: Duration,
+    ) -> Self {
+        let is_private = server.scheme() == "http"
+            || Origin::of(server).is_ok_and(|origin| dialer.is_private_place(&origin));
+        let reach = if allow_private || is_private {
+            Reach::Anywhere
+        } else {
+            Reach::Public
+        };
+        Self {
+            dialer: Arc::clone(dialer),
+            reach,
+            limit,
+        }
+    }
+
+    /// Whether an address may be asked at all.
+    pub(crate) fn allows(&self, url: &Url) -> Result<(), Fault> {
+        let refused = |why: &str| {
+            let place = url.host_str().unwrap_or("it");
+            let message = format!("a public server leads to {place}, {why}");
+            Err(Fault::new(Kind::Misconfigured, message))
+        };
+        let origin = Origin::of(url)?;
+        match self.reach {
+            Reach::Anywhere => Ok(()),
+            Reach::Public if !origin.tls => refused("which is not https"),
+            Reach::Public if self.dialer.is_private_place(&origin) => {
+                refused("which is a private address")
+            }
+            Reach::Public => Ok(()),
+        }
+    }
+
+    /// GET for a JSON document.
+    pub(crate) async fn get(&self, url: &Url) -> Result<Fetched, NotFetched> {
+        self.send(Method::GET, url, HeaderMap::new(), Bytes::new())
+            .await
+    }
+
+    /// POST of a form (RFC 6749 appendix B).
+    pub(crate) async fn post_form(
+        &self,
+        url: &Url,
+        fields: &[(&str, &str)],
+        mut headers: HeaderMap,
+    ) -> Result<Fetched, NotFetched> {
+        let form = url::form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(fields)
+            .finish();
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/x-www-form-urlencoded"),
+        );
+        self.send(Method::POST, url, headers, form.into()).await
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        url: &Url,
+        mut headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Fetched, NotFetched> {
+        let unsent = |fault| NotFetched {
+            fault,
+            proven_unsent: true,
+        };
+        self.allows(url).map_err(unsent)?;
+        let origin = Origin::of(url).map_err(unsent)?;
+        // Asked for by name: without it some providers answer with a form (TE-06).
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        headers.insert(http::header::USER_AGENT, USER_AGENT_VALUE);
+        let outgoing = Outgoing {
+            method,
+            path: path_of(url),
+            headers,
+            body,
+        };
+        // A pool of its own, for one exchange: requests are rare, and one that goes out on a connection that died
+        // while idle would be one more case.
+        let pool = Arc::new(Pool::new(Arc::clone(&self.dialer), origin, self.reach));
+        let terms = Terms {
+            max_idle: None,
+            headers_within: self.limit,
+        };
+        let reply = exchange(&pool, outgoing, terms)
+            .await
+            .map_err(|unanswered| NotFetched {
+                fault: unanswered.fault,
+                proven_unsent: unanswered.proven_unsent,
+            })?;
+        let (status, headers) = (reply.status.as_u16(), reply.headers);
+        let lost = |fault| NotFetched {
+            fault,
+            proven_unsent: false,
+        };
+        let body = match tokio::time::timeout(self.limit, reply.body.collect(LARGEST)).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(Cut::TooLarge)) => {
+                let message = "the answer is larger than any token or metadata document";
+                return Err(lost(Fault::new(Kind::NotAnMcpAnswer, message)));
+            }
+            Ok(Err(Cut::Broken(how))) => {
+                return Err(lost(Fault::new(Kind::Network, how.evidence())));
+            }
+            Err(_) => {
+                let message = format!("no whole answer within {} ms", self.limit.as_millis());
+                return Err(lost(Fault::new(Kind::Timeout, message)));
+            }
+        };
+        Ok(Fetched {
+            status,
+            media: media_of(&headers),
+            retry_after: retry_after(&headers),
+            body,
+        })
+    }
+}

@@ -1,0 +1,193 @@
+//! Requests to a token endpoint (RFC 6749 section 6).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
+use steadfast_core::grant::Failure;
+use steadfast_core::oauth::client::{Auth, other};
+use steadfast_core::quirks::{TokenAnswer, token_answer};
+use steadfast_core::wire::token::Issued;
+use steadfast_core::{Fault, Kind};
+use url::Url;
+
+use super::fetch::{Fetched, Fetcher, NotFetched};
+
+/// Who asks. No `Debug`: it holds a secret.
+#[derive(Clone)]
+pub(crate) struct Client {
+    pub(crate) id: String,
+    pub(crate) secret: Option<String>,
+    pub(crate) auth: Auth,
+    /// `token_endpoint_auth_methods_supported` of the issuer.
+    pub(crate) methods: Option<Vec<String>>,
+}
+
+/// A token, and how the client had to prove itself for it.
+pub(crate) struct Granted {
+    pub(crate) issued: Issued,
+    pub(crate) auth: Auth,
+}
+
+/// Presents a refresh token. Scope is left out: the answer's are the ones that were granted (RFC 6749 section 6).
+pub(crate) async fn refresh(
+    fetcher: &Fetcher,
+    endpoint: &Url,
+    client: &Client,
+    refresh_token: &str,
+    resource: Option<&str>,
+    dead_codes: &[String],
+) -> Result<Granted, Failure> {
+    let mut fields = vec![
+        ("grant_type", "refresh_token"),
+        ("refresh_token", refresh_token),
+    ];
+    fields.extend(resource.map(|resource| ("resource", resource)));
+    granted(fetcher, endpoint, client, &fields, dead_codes).await
+}
+
+/// Sends the request; once more with the other way to send a secret, where the issuer offers both and did not accept
+/// the first (TE-05). A client that is refused has spent nothing.
+async fn granted(
+    fetcher: &Fetcher,
+    endpoint: &Url,
+    client: &Client,
+    fields: &[(&str, &str)],
+    dead_codes: &[String],
+) -> Result<Granted, Failure> {
+    let refused = match once(fetcher, endpoint, client, client.auth, fields, dead_codes).await {
+        Ok(issued) => {
+            return Ok(Granted {
+                issued,
+                auth: client.auth,
+            });
+        }
+        Err(refused) => refused,
+    };
+    let other = other(client.auth, client.methods.as_deref());
+    match (&refused, other) {
+        (Failure::Client(_), Some(auth)) => {
+            let issued = once(fetcher, endpoint, client, auth, fields, dead_codes).await?;
+            Ok(Granted { issued, auth })
+        }
+        _ => Err(refused),
+    }
+}
+
+async fn once(
+    fetcher: &Fetcher,
+    endpoint: &Url,
+    client: &Client,
+    auth: Auth,
+    fields: &[(&str, &str)],
+    dead_codes: &[String],
+) -> Result<Issued, Failure> {
+    let mut fields = fields.to_vec();
+    let headers = proof(client, auth, &mut fields);
+    let fetched = fetcher.post_form(endpoint, &fields, headers).await;
+    let fetched = fetched.map_err(|not| unanswered(&not))?;
+    let secrets: Vec<&str> = fields
+        .iter()
+        .filter(|(key, _)| {
+            matches!(
+                *key,
+                "refresh_token" | "code" | "code_verifier" | "client_secret"
+            )
+        })
+        .map(|(_, value)| *value)
+        .chain(client.secret.as_deref())
+        .collect();
+    // What is read for a token is the body as it came; what is shown of it is not.
+    let masked = mask(&fetched.body, &secrets);
+    read(&fetched, &fetched.body, dead_codes).or_else(|_| read(&fetched, &masked, dead_codes))
+}
+
+fn read(fetched: &Fetched, body: &[u8], dead_codes: &[String]) -> Result<Issued, Failure> {
+    let answer = TokenAnswer {
+        status: fetched.status,
+        media: fetched.media,
+        body,
+        retry_after: fetched.retry_after,
+    };
+    token_answer(&answer, dead_codes)
+}
+
+/// How the client proves who it is: adds to the form, or makes a header (RFC 6749 section 2.3.1).
+fn proof<'a>(client: &'a Client, auth: Auth, fields: &mut Vec<(&'a str, &'a str)>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let secret = client.secret.as_deref().unwrap_or_default();
+    match auth {
+        Auth::ClientSecretBasic => {
+            let encode = |text: &str| -> String {
+                url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
+            };
+            let pair = STANDARD.encode(format!("{}:{}", encode(&client.id), encode(secret)));
+            if let Ok(mut value) = HeaderValue::try_from(format!("Basic {pair}")) {
+                value.set_sensitive(true);
+                headers.insert(AUTHORIZATION, value);
+            }
+        }
+        Auth::ClientSecretPost => {
+            fields.push(("client_id", &client.id));
+            fields.push(("client_secret", secret));
+        }
+        Auth::None | Auth::PrivateKeyJwt => fields.push(("client_id", &client.id)),
+    }
+    headers
+}
+
+/// A request that left and was not answered may have spent the token; one that never left has not.
+fn unanswered(not: &NotFetched) -> Failure {
+    let message = format!("the token endpoint: {}", not.fault.message);
+    if not.proven_unsent {
+        Failure::Temporary(Fault::new(Kind::RenewalDelayed, message))
+    } else {
+        Failure::OutcomeLost(Fault::new(Kind::RenewalOutcomeLost, message))
+    }
+}
+
+/// The body without what was sent: some providers echo it in their errors (SEC-01).
+fn mask(body: &Bytes, secrets: &[&str]) -> Vec<u8> {
+    let mut masked = body.to_vec();
+    for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
+        let finder = memchr::memmem::Finder::new(secret.as_bytes());
+        while let Some(at) = finder.find(&masked) {
+            masked.splice(at..at + secret.len(), "…".bytes());
+        }
+    }
+    masked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_sent_is_masked_wherever_it_is_echoed() {
+        let body = Bytes::from_static(b"bad RT1-abc, really RT1-abc; secret s3");
+        let masked = mask(&body, &["RT1-abc", "s3", ""]);
+        assert_eq!(
+            String::from_utf8(masked).unwrap(),
+            "bad …, really …; secret …"
+        );
+    }
+
+    #[test]
+    fn a_secret_goes_where_the_method_says() {
+        let client = Client {
+            id: "a b".to_owned(),
+            secret: Some("p:q".to_owned()),
+            auth: Auth::ClientSecretBasic,
+            methods: None,
+        };
+        let mut fields = Vec::new();
+        let headers = proof(&client, Auth::ClientSecretBasic, &mut fields);
+        let expected = format!("Basic {}", STANDARD.encode("a+b:p%3Aq"));
+        assert_eq!(headers[AUTHORIZATION], expected.as_str());
+        assert!(fields.is_empty() && headers[AUTHORIZATION].is_sensitive());
+        let headers = proof(&client, Auth::ClientSecretPost, &mut fields);
+        assert_eq!(fields, [("client_id", "a b"), ("client_secret", "p:q")]);
+        assert!(headers.is_empty());
+    }
+}
