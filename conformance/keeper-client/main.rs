@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steadfast::{Keeper, config};
-use steadfast_store::MemoryRecords;
+use steadfast_store::{MemoryRecords, Vault};
 
 use crate::agent::{Agent, Outcome};
 
@@ -31,9 +31,13 @@ async fn main() -> Result<(), Failure> {
         .ok_or("usage: keeper-client URL")?;
     let scenario = std::env::var("MCP_CONFORMANCE_SCENARIO")?;
     let revision = std::env::var("MCP_CONFORMANCE_PROTOCOL_VERSION")?;
-    let keeper = Keeper::start(config::Settings::default(), Arc::new(MemoryRecords::new()))
-        .await
-        .map_err(|fault| format!("{fault:?}"))?;
+    let keeper = Keeper::start(
+        config::Settings::default(),
+        Arc::new(MemoryRecords::new()),
+        Arc::new(Vault::ephemeral()?),
+    )
+    .await
+    .map_err(|fault| format!("{fault:?}"))?;
     keeper.set_listener(Arc::new(agent::Standing));
     keeper
         .put_server(SERVER.into(), config::Server::at(url.parse()?))

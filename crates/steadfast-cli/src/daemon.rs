@@ -8,7 +8,11 @@ use std::time::Duration;
 use steadfast::{Keeper, config as keeper};
 use steadfast_core::{AgentName, code};
 use steadfast_gateway::{AdminToken, ConfigFile, Gateway, Settings};
-use steadfast_store::{SharedRecords, Source, SqliteOptions, SqliteRecords};
+use steadfast_store::vault::source::KEY_VARIABLE;
+use steadfast_store::{
+    KeySource, SecretString, SharedRecords, SharedStore, Source, SqliteOptions, SqliteRecords,
+    Vault,
+};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -68,7 +72,10 @@ impl Daemon {
 
         let store = start.data.store_file(&file.store.url);
         let records = SqliteRecords::open(&store, SqliteOptions::default()).await?;
-        let records: SharedRecords = Arc::new(records);
+        let kept: SharedStore = Arc::new(records);
+        let key = KeySource::choose(vault_key(), start.data.path());
+        let vault = Arc::new(Vault::open(&*kept, key).await?);
+        let records: SharedRecords = Arc::clone(&kept) as SharedRecords;
         let token = start.data.token_or_make(start.token)?;
         match &start.config {
             Some(loaded) => watch::prepare(&*records, &loaded.file).await?,
@@ -76,12 +83,12 @@ impl Daemon {
         }
         watch::warn_of_unbuilt(&file);
 
-        let keeper = Keeper::start(keeper_settings(&file), Arc::clone(&records))
+        let keeper = Keeper::start(keeper_settings(&file), Arc::clone(&kept), vault)
             .await
             .map_err(|fault| Failure::new(fault.kind.code(), fault.message))?;
         let status = ConfigFile::default();
         let settings = gateway_settings(&file, listen, &token.0, status.clone());
-        let gateway = Gateway::start(settings, keeper.clone(), Arc::clone(&records))
+        let gateway = Gateway::start(settings, keeper.clone(), kept)
             .await
             .map_err(|error| match &error {
                 steadfast_gateway::Error::Listen { address, source } => {
@@ -142,6 +149,14 @@ impl Daemon {
     }
 }
 
+/// The key of the vault, where the environment holds it.
+fn vault_key() -> Option<SecretString> {
+    std::env::var(KEY_VARIABLE)
+        .ok()
+        .filter(|key| !key.is_empty())
+        .map(SecretString::from)
+}
+
 /// An agent without its file keeps its key: whoever forgot `--config` once would have to hand out new ones.
 async fn warn_of_leftovers(records: &SharedRecords) -> Result<(), Failure> {
     let agents = records.agents().await?;
@@ -168,6 +183,7 @@ fn keeper_settings(file: &File) -> keeper::Settings {
     keeper::Settings {
         retry: file.retry.clone(),
         catalog: file.catalog.clone(),
+        renewal: file.renewal.clone(),
         network: file.network.clone(),
         max_message: keeper::MaxMessage(file.limits.max_message.0),
     }

@@ -28,7 +28,7 @@ use std::time::Duration;
 use steadfast::{Change, Keeper};
 use steadfast_core::code::{self, Code};
 use steadfast_core::{AgentName, ServerName};
-use steadfast_store::SharedRecords;
+use steadfast_store::{SharedRecords, SharedStore};
 use tokio::net::TcpListener;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -117,8 +117,9 @@ impl Gateway {
     pub async fn start(
         settings: Settings,
         keeper: Keeper,
-        records: SharedRecords,
+        store: SharedStore,
     ) -> Result<Self, Error> {
+        let records: SharedRecords = Arc::clone(&store) as SharedRecords;
         let listening = |source| Error::Listen {
             address: settings.listen,
             source,
@@ -153,6 +154,7 @@ impl Gateway {
             settings: settings.clone(),
             keeper: keeper.clone(),
             records,
+            store,
             directory: directory.clone(),
         });
         let gate = Arc::new(Gate {

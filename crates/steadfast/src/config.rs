@@ -1,6 +1,7 @@
 //! What an operator says about agents, servers and delays. The shapes are those of `steadfast.toml`
 //! and of the admin API; unknown keys are errors.
 
+mod renewal;
 mod span;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use steadfast_core::now::Millis;
 use steadfast_core::{Effect, connection, gate, session, sleep, stream};
 use url::Url;
 
+pub use renewal::Renewal;
 pub use span::Span;
 
 /// What the keeper needs to know besides agents and servers.
@@ -21,6 +23,8 @@ pub struct Settings {
     pub retry: Retry,
     /// `[catalog]`.
     pub catalog: Catalog,
+    /// `[renewal]`.
+    pub renewal: Renewal,
     /// `[network]`.
     pub network: Network,
     /// `limits.max_message`, in bytes.

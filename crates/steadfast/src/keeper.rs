@@ -1,6 +1,8 @@
 //! All links, kept in step with the configuration.
 
+mod consent;
 mod isolated;
+mod notices;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -11,7 +13,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use steadfast_core::sleep::Slept;
 use steadfast_core::{AgentName, Fault, Kind, ServerName, connection, session, stream};
-use steadfast_store::{Error, SharedRecords, Transition};
+use steadfast_store::{Error, SharedRecords, SharedStore, Transition, Vault};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -20,6 +22,7 @@ use crate::clock;
 use crate::config;
 use crate::drive::{self, Input};
 use crate::fleet::Fleet;
+use crate::grants::{self, BadImport, Credential, Grants, Import};
 use crate::handle::CallHandle;
 use crate::link::{Link, Remembered};
 use crate::perform::dial::Dialer;
@@ -114,8 +117,9 @@ struct Inner {
     settings: config::Settings,
     shared: Arc<Shared>,
     dialer: Arc<Dialer>,
+    grants: Arc<Grants>,
     agents: Mutex<BTreeMap<AgentName, config::Agent>>,
-    servers: Mutex<BTreeMap<ServerName, config::Server>>,
+    servers: grants::Servers,
     links: RwLock<BTreeMap<Key, Kept>>,
     /// Those that serve one conversation only.
     isolated: Mutex<Vec<Weak<Link>>>,
@@ -156,11 +160,26 @@ impl Keeper {
     /// # Errors
     ///
     /// Where `network.ca_file` cannot be used.
-    pub async fn start(settings: config::Settings, store: SharedRecords) -> Result<Self, Fault> {
+    pub async fn start(
+        settings: config::Settings,
+        store: SharedStore,
+        vault: Arc<Vault>,
+    ) -> Result<Self, Fault> {
         let connect = settings.retry.connect_timeout.duration();
         let dialer = Dialer::new(&settings.network, connect)
             .map_err(|message| Fault::new(Kind::Misconfigured, message))?;
         let (history, entries) = mpsc::unbounded_channel();
+        let dialer = Arc::new(dialer);
+        let servers = grants::Servers::default();
+        let grants = Grants::new(
+            Arc::clone(&store),
+            vault,
+            &settings,
+            Arc::clone(&dialer),
+            Arc::clone(&servers),
+        );
+        let kept = Arc::clone(&store);
+        let store: SharedRecords = store;
         let retry = Arc::new(settings.retry.clone());
         let shared = Arc::new(Shared {
             connection_policy: retry.connection(),
@@ -177,9 +196,10 @@ impl Keeper {
             inner: Arc::new(Inner {
                 settings,
                 shared,
-                dialer: Arc::new(dialer),
+                dialer,
+                grants,
                 agents: Mutex::default(),
-                servers: Mutex::default(),
+                servers,
                 links: RwLock::default(),
                 isolated: Mutex::default(),
                 ids: Arc::new(AtomicI64::new(first_id())),
@@ -196,7 +216,15 @@ impl Keeper {
         let watch = tokio::spawn(sleep::watch(inner.shared.retry.sleep(), move |slept| {
             woken.upgrade().map(|inner| inner.woke(slept)).is_some()
         }));
-        inner.background.lock().extend([write, admit, watch]);
+        let renew = grants::supervisor::start(&inner.grants);
+        let follow = tokio::spawn(consent::follow(
+            Arc::downgrade(inner),
+            inner.grants.changed(),
+        ));
+        let changes = inner.changes.subscribe();
+        let tell = tokio::spawn(notices::keep(Arc::downgrade(inner), kept, changes));
+        let background = [write, admit, watch, renew, follow, tell];
+        inner.background.lock().extend(background);
         Ok(keeper)
     }
 
@@ -259,6 +287,16 @@ impl Keeper {
         if let Err(error) = self.bring_in_step().await {
             tracing::warn!(%error, "links cannot be brought in step");
         }
+    }
+
+    /// Takes over a grant from elsewhere for an agent's connection, and connects.
+    ///
+    /// # Errors
+    ///
+    /// Where a member of it is wrong or missing, and where the store refuses.
+    pub async fn import_grant(&self, link: &Link, import: Import) -> Result<(), BadImport> {
+        let owner = (link.agent.clone(), link.server.clone());
+        self.inner.grants.import(&owner, import).await
     }
 
     /// One link.
@@ -347,6 +385,7 @@ impl Keeper {
             let kept = self.inner.links.write().remove(&key);
             if let Some(kept) = kept {
                 drop(stop(&kept.link));
+                self.inner.grants.forget_slot(&key);
                 let _ = self.inner.changes.send(Change::Removed(key.0, key.1));
             }
         }
@@ -391,12 +430,11 @@ impl Keeper {
     }
 
     async fn add_link(&self, key: Key, server: &config::Server) -> Result<(), Error> {
-        let (agent, name) = key.clone();
-        let record = self.inner.shared.store.session(&agent, &name).await?;
+        let record = self.inner.shared.store.session(&key.0, &key.1).await?;
+        let credential = self.inner.grants.credential(&key).await;
         let (inbox, input) = mpsc::unbounded_channel();
         let link = Arc::new(Link::new(
-            agent,
-            name,
+            credential.clone(),
             inbox,
             Arc::clone(&self.inner.listener),
             self.inner.changes.clone(),
@@ -409,12 +447,16 @@ impl Keeper {
         }
         let shared = Arc::clone(&self.inner.shared);
         let driver = drive::start(Arc::clone(&link), shared, input, record);
-        link.tell(Input::Configure(self.upstream(server)));
+        link.tell(Input::Configure(self.upstream(server, credential)));
         self.inner.links.write().insert(key, Kept { link, driver });
         Ok(())
     }
 
-    fn upstream(&self, server: &config::Server) -> Result<Option<Arc<Upstream>>, Fault> {
+    fn upstream(
+        &self,
+        server: &config::Server,
+        credential: Credential,
+    ) -> Result<Option<Arc<Upstream>>, Fault> {
         if !server.enabled {
             return Ok(None);
         }
@@ -424,6 +466,7 @@ impl Keeper {
             Arc::clone(&self.inner.shared.retry),
             Arc::clone(&self.inner.dialer),
             &self.inner.shared.fleet,
+            credential,
         )?;
         Ok(Some(Arc::new(upstream)))
     }
@@ -442,7 +485,7 @@ impl Keeper {
             if link.catalog.set_access(after.access()) {
                 link.access_changed();
             }
-            let configured = self.upstream(after);
+            let configured = self.upstream(after, link.credential.clone());
             if on_the_wire {
                 link.tell(Input::Configure(configured));
             } else if let Ok(Some(upstream)) = configured {

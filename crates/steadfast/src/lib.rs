@@ -17,8 +17,11 @@
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use steadfast::{Keeper, config};
 //!
-//! let store = std::sync::Arc::new(steadfast_store::MemoryRecords::new());
-//! let keeper = Keeper::start(config::Settings::default(), store).await?;
+//! use steadfast_store::{MemoryRecords, Vault};
+//!
+//! let store = std::sync::Arc::new(MemoryRecords::new());
+//! let vault = std::sync::Arc::new(Vault::ephemeral()?);
+//! let keeper = Keeper::start(config::Settings::default(), store, vault).await?;
 //! keeper.put_server("booking".into(), config::Server::at("http://127.0.0.1:8080/mcp".parse()?)).await?;
 //! keeper.put_agent("support".into(), config::Agent::with_servers(["booking"])).await?;
 //! let link = keeper.link(&"support".into(), &"booking".into()).ok_or("no such link")?;
@@ -35,6 +38,7 @@ pub mod config;
 mod cookies;
 mod drive;
 mod fleet;
+mod grants;
 mod handle;
 pub mod keeper;
 mod legacy_sse;
@@ -51,6 +55,7 @@ pub mod wording;
 
 pub use call::{Answer, AnswerStream, Call, Failure, Message, NoSuchTool, NotObserved, Origin};
 pub use catalog::{Entry, Listing};
+pub use grants::{BadImport, Import};
 pub use handle::{CallHandle, Notice};
 pub use keeper::{Change, Isolated, Keeper, Listener};
 pub use link::{Hello, Link};

@@ -25,6 +25,7 @@ use crate::call::{Answer, Call, Message, Origin};
 use crate::catalog::Catalog;
 use crate::clock;
 use crate::drive::Input;
+use crate::grants::Credential;
 use crate::handle::CallHandle;
 use crate::keeper::{Change, Listener};
 use crate::levels::Levels;
@@ -104,6 +105,8 @@ pub struct Link {
     pub(crate) levels: Levels,
     /// The configured server; `None` where its configuration cannot work.
     pub(crate) upstream: RwLock<Option<Arc<Upstream>>>,
+    /// The grant of the agent for the server.
+    pub(crate) credential: Credential,
     pub(crate) inbox: mpsc::UnboundedSender<Input>,
     pub(crate) listener: Arc<RwLock<Option<Arc<dyn Listener>>>>,
     pub(crate) changes: broadcast::Sender<Change>,
@@ -118,17 +121,18 @@ pub struct Link {
 
 impl Link {
     pub(crate) fn new(
-        agent: AgentName,
-        server: ServerName,
+        credential: Credential,
         inbox: mpsc::UnboundedSender<Input>,
         listener: Arc<RwLock<Option<Arc<dyn Listener>>>>,
         changes: broadcast::Sender<Change>,
         ids: Arc<AtomicI64>,
         catalog: Catalog,
     ) -> Self {
+        let (agent, server) = credential.owner().clone();
         Self {
             agent,
             server,
+            credential,
             // Until its driver has begun there is something to wait for.
             phase: watch::Sender::new(Phase::Opening),
             view: Mutex::new(View {
@@ -211,13 +215,19 @@ impl Link {
             })
             .min_by_key(|(at, _)| *at)
             .map(|(_, next)| next);
+        let held = self.credential.held();
+        // While calls succeed the connection is connected, whatever became of a renewal; what a person must
+        // know about it is said all the same (interface, "The connection object").
+        let of_grant = held.state.fault().filter(|fault| fault.person_needed());
+        let fault = view.state.fault().or(of_grant);
+        let grant = GrantReport::from(&held);
         let last = self.last_answer_wall.load(Ordering::Relaxed);
         Report {
             agent: self.agent.as_str().to_owned(),
             server: self.server.as_str().to_owned(),
             state: view.state.name().to_owned(),
             since: report::rfc3339(view.since),
-            fault: view.state.fault().map(FaultReport::from),
+            fault: fault.map(FaultReport::from),
             next,
             revision: hello.as_ref().map(|hello| hello.revision.to_string()),
             era: hello.as_ref().map(|hello| hello.era().as_str().to_owned()),
@@ -227,9 +237,7 @@ impl Link {
             tools: self.listed(List::Tools).map(|tools| tools.entries.len()),
             last_answer_at: (last > 0).then(|| report::rfc3339(Wall(last))),
             stream: view.stream_note,
-            grant: GrantReport {
-                state: "none".to_owned(),
-            },
+            grant,
             sign_in_url: None,
         }
     }
@@ -277,6 +285,8 @@ impl Link {
 
     /// Reconnects now, whatever the schedule says, and waits until it has settled or `limit` is over.
     pub async fn reload(&self, limit: Duration) -> Report {
+        // A renewal first: what it brings may be what the connection needs (architecture, grants 7).
+        self.credential.reload(limit).await;
         let (settled, has_settled) = oneshot::channel();
         self.tell(Input::Reload(settled));
         let _ = tokio::time::timeout(limit, has_settled).await;

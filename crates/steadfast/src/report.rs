@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use steadfast_core::now::Wall;
 use steadfast_core::{Deadline, Fault, Reason, connection};
 
+use crate::grants::Held;
+
 /// One connection, as people and agents see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -65,10 +67,62 @@ pub struct NextReport {
 }
 
 /// `grant`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct GrantReport {
-    /// `none` until grants are kept.
+    /// `none`, `valid`, `due`, `renewing`, `delayed`, `suspect`, `refused`, `unrenewable`.
     pub state: String,
+    /// The issuer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+    /// When the access token ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+    /// When it is renewed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub renews_at: Option<String>,
+    /// The scopes that are granted now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scopes: Option<Vec<String>>,
+    /// Whether there is a refresh token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub renewable: Option<bool>,
+    /// How the last renewal ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_renewal: Option<LastRenewalReport>,
+}
+
+/// `grant.last_renewal`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastRenewalReport {
+    /// When (RFC 3339).
+    pub at: String,
+    /// `renewed`, or the kind of the fault.
+    pub outcome: String,
+}
+
+impl From<&Held> for GrantReport {
+    fn from(held: &Held) -> Self {
+        let state = held.state.name().to_owned();
+        let Some(tokens) = held.state.tokens() else {
+            return Self {
+                state,
+                ..Self::default()
+            };
+        };
+        Self {
+            state,
+            issuer: Some(held.issuer.clone()),
+            expires_at: Some(rfc3339(tokens.expires_at)),
+            renews_at: held.state.renews_at().map(rfc3339),
+            scopes: Some(tokens.scopes.clone()),
+            renewable: Some(tokens.renewable),
+            last_renewal: held.last_renewal.as_ref().map(|last| LastRenewalReport {
+                at: rfc3339(last.at),
+                outcome: last.outcome.clone(),
+            }),
+        }
+    }
 }
 
 impl From<&Fault> for FaultReport {

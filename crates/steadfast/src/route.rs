@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, HeaderValue, USER_AGENT,
+    ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, HeaderValue, USER_AGENT,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 use parking_lot::{Mutex, RwLock};
 use steadfast_core::connection::handshake::Known;
+use steadfast_core::identity::GrantGeneration;
+use steadfast_core::oauth::reach::Reach;
 use steadfast_core::{Era, EventCursor, Fault, Generation, Kind, Revision, SessionId, quirks};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -21,6 +23,7 @@ use url::Url;
 use crate::config;
 use crate::cookies::Jar;
 use crate::fleet::{Fleet, Member};
+use crate::grants::Credential;
 use crate::handle::CallHandle;
 use crate::legacy_sse::Waiting;
 use crate::perform::dial::{Dialer, Origin};
@@ -37,7 +40,7 @@ pub(crate) const MCP_NAME: HeaderName = HeaderName::from_static("mcp-name");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const JSON_OR_EVENTS: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
-const AGENT: HeaderValue =
+pub(crate) const USER_AGENT_VALUE: HeaderValue =
     HeaderValue::from_static(concat!("steadfast/", env!("CARGO_PKG_VERSION")));
 
 /// One configured server, as one agent reaches it. Replaced as a whole when the configuration changes.
@@ -53,6 +56,8 @@ pub(crate) struct Upstream {
     headers: HeaderMap,
     /// A load balancer's cookies, where they are wanted.
     jar: Option<Jar>,
+    /// The grant of the agent for this server.
+    credential: Credential,
 }
 
 impl Upstream {
@@ -62,13 +67,14 @@ impl Upstream {
         retry: Arc<config::Retry>,
         dialer: Arc<Dialer>,
         fleet: &Arc<Fleet>,
+        credential: Credential,
     ) -> Result<Self, Fault> {
         let origin = Origin::of(&config.url)?;
         let mut headers = HeaderMap::with_capacity(config.headers.len() + 4);
         if let Ok(host) = HeaderValue::from_str(&origin.authority()) {
             headers.insert(HOST, host);
         }
-        headers.insert(USER_AGENT, AGENT);
+        headers.insert(USER_AGENT, USER_AGENT_VALUE);
         for (name, value) in &config.headers {
             if value.contains("${vault:") {
                 let message = format!("the header {name} needs the vault, which is not built yet");
@@ -85,11 +91,12 @@ impl Upstream {
         }
         let path = path_of(&config.url);
         Ok(Self {
-            pool: Arc::new(Pool::new(dialer, origin)),
+            pool: Arc::new(Pool::new(dialer, origin, Reach::Anywhere)),
             member: fleet.join(config.url.as_str()),
             path: RwLock::new(path),
             headers,
             jar: config.cookies.then(Jar::default),
+            credential,
             config,
             retry,
             max_message: settings.max_message.0,
@@ -143,12 +150,44 @@ impl Upstream {
         if let Some(jar) = &self.jar {
             jar.add_to(&mut headers);
         }
+        // The newest one, on every request (AU-01, AU-04); a header that the operator configured wins.
+        if !headers.contains_key(AUTHORIZATION)
+            && let Some((_, bearer)) = self.credential.bearer()
+        {
+            headers.insert(AUTHORIZATION, bearer);
+        }
         Outgoing {
             method,
             path: self.path(),
             headers,
             body,
         }
+    }
+
+    /// Waits while the access token is being renewed and no other is good, as long as an answer may take.
+    pub(crate) async fn ready(&self) -> Result<(), Fault> {
+        if self.has_own_credential() {
+            return Ok(());
+        }
+        let limit = self.retry.request_timeout.duration();
+        self.credential.ready(limit).await
+    }
+
+    fn has_own_credential(&self) -> bool {
+        self.headers.contains_key(AUTHORIZATION)
+    }
+
+    /// Which access token a request carries that leaves now.
+    pub(crate) fn token(&self) -> Option<GrantGeneration> {
+        if self.has_own_credential() {
+            return None;
+        }
+        self.credential.bearer().map(|(generation, _)| generation)
+    }
+
+    /// The grant of the agent for this server.
+    pub(crate) fn credential(&self) -> &Credential {
+        &self.credential
     }
 
     /// Takes note of what an answer's headers say for later requests.
@@ -209,7 +248,8 @@ fn mark(headers: &mut HeaderMap, revision: Option<Revision>, session: Option<&Se
     }
 }
 
-fn path_of(url: &Url) -> PathAndQuery {
+/// Path and query of a URL, as they go into a request.
+pub(crate) fn path_of(url: &Url) -> PathAndQuery {
     let text = match url.query() {
         Some(query) => format!("{}?{query}", url.path()),
         None => url.path().to_owned(),

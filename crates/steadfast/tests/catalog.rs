@@ -10,7 +10,7 @@ use steadfast::config::{self, Span};
 use steadfast::{CallHandle, Keeper, Link, Listener, Listing, ServerRequest};
 use steadfast_core::catalog::{List, Scope};
 use steadfast_core::now::Millis;
-use steadfast_store::MemoryRecords;
+use steadfast_store::{MemoryRecords, Vault};
 use testkit::reply::{json_rpc_error, json_rpc_result, status};
 use testkit::script::{get, post};
 use testkit::{Action, Behaviour, RequestLog, Server, Tool};
@@ -27,12 +27,16 @@ fn settings() -> config::Settings {
 }
 
 /// A keeper with these agents, each connected to the server.
+fn vault() -> Arc<Vault> {
+    Arc::new(Vault::ephemeral().unwrap())
+}
+
 async fn keeper<const N: usize>(
     settings: config::Settings,
     server: &Server,
     agents: [&str; N],
 ) -> (Keeper, [Arc<Link>; N]) {
-    let keeper = Keeper::start(settings, Arc::new(MemoryRecords::new()))
+    let keeper = Keeper::start(settings, Arc::new(MemoryRecords::new()), vault())
         .await
         .unwrap();
     let config = config::Server::at(server.url().parse().unwrap());

@@ -12,7 +12,7 @@ use steadfast_core::bridge::Client;
 use steadfast_core::now::Millis;
 use steadfast_core::wire::envelope;
 use steadfast_core::{Effect, Revision};
-use steadfast_store::MemoryRecords;
+use steadfast_store::{MemoryRecords, Vault};
 use testkit::reply::json_rpc_error;
 use testkit::script::post;
 use testkit::{Behaviour, Server};
@@ -28,8 +28,12 @@ fn settings() -> config::Settings {
     settings
 }
 
+fn vault() -> Arc<Vault> {
+    Arc::new(Vault::ephemeral().unwrap())
+}
+
 async fn keeper(server: &Server) -> (Keeper, Arc<Link>) {
-    let keeper = Keeper::start(settings(), Arc::new(MemoryRecords::new()))
+    let keeper = Keeper::start(settings(), Arc::new(MemoryRecords::new()), vault())
         .await
         .unwrap();
     let mut config = config::Server::at(server.url().parse().unwrap());

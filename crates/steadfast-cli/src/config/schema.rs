@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use serde::{Deserialize, Deserializer};
-use steadfast::config::{Agent, Catalog, MaxMessage, Network, Retry, Server, Span};
+use steadfast::config::{Agent, Catalog, MaxMessage, Network, Renewal, Retry, Server, Span};
 use url::Url;
 
 /// A whole file.
@@ -128,45 +128,6 @@ impl Default for Store {
         Self {
             url: "sqlite:steadfast.db".to_owned(),
             event_retention: Span::hours(24),
-        }
-    }
-}
-
-/// `[renewal]`.
-#[derive(Clone, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Renewal {
-    pub(crate) window: Span,
-    pub(crate) assumed_lifetime: Span,
-    pub(crate) check_every: Span,
-    pub(crate) per_issuer_concurrency: u32,
-    pub(crate) retry_first: Span,
-    pub(crate) retry_max: Span,
-    pub(crate) refused_after: u32,
-    pub(crate) recheck_at_expiry: bool,
-    pub(crate) probes: u32,
-    pub(crate) probe_every: Span,
-    pub(crate) fresh_token_refusals: u32,
-    pub(crate) fresh_token_window: Span,
-    pub(crate) lease: Span,
-}
-
-impl Default for Renewal {
-    fn default() -> Self {
-        Self {
-            window: Span::mins(20),
-            assumed_lifetime: Span::hours(1),
-            check_every: Span::secs(30),
-            per_issuer_concurrency: 4,
-            retry_first: Span::secs(5),
-            retry_max: Span::mins(5),
-            refused_after: 3,
-            recheck_at_expiry: true,
-            probes: 0,
-            probe_every: Span::mins(10),
-            fresh_token_refusals: 2,
-            fresh_token_window: Span::secs(60),
-            lease: Span::secs(30),
         }
     }
 }

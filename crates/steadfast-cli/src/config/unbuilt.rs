@@ -1,7 +1,7 @@
 //! The one list of what can be configured and is not built yet. It is accepted and checked, so that a file
 //! can be written now, and named in one warning, so that nobody counts on it.
 
-use super::schema::{File, Notify, Renewal, Repeat, SignIn};
+use super::schema::{File, Notify, Repeat, SignIn};
 
 /// The keys of `file` that would change something if they were built.
 pub(crate) fn unbuilt(file: &File) -> Vec<String> {
@@ -11,7 +11,6 @@ pub(crate) fn unbuilt(file: &File) -> Vec<String> {
             keys.push(key);
         }
     };
-    note(file.renewal != Renewal::default(), "renewal".into());
     note(file.sign_in != SignIn::default(), "sign_in".into());
     note(file.repeat != Repeat::default(), "repeat".into());
     note(file.notify != Notify::default(), "notify".into());

@@ -4,6 +4,7 @@ mod call;
 mod changes;
 mod configuration;
 mod connections;
+mod grants;
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use steadfast::Keeper;
 use steadfast_core::code;
-use steadfast_store::SharedRecords;
+use steadfast_store::{SharedRecords, SharedStore};
 
 use crate::credential::bearer;
 use crate::directory::{self, Directory};
@@ -29,6 +30,7 @@ pub(crate) struct State {
     pub(crate) settings: Settings,
     pub(crate) keeper: Keeper,
     pub(crate) records: SharedRecords,
+    pub(crate) store: SharedStore,
     pub(crate) directory: Directory,
 }
 
@@ -40,6 +42,7 @@ pub(crate) fn router(state: State) -> Router {
     let api = Router::new()
         .merge(connections::routes())
         .merge(configuration::routes())
+        .merge(grants::routes())
         .merge(call::routes())
         .merge(changes::routes())
         .fallback(not_found)

@@ -51,6 +51,7 @@ fn report() -> Report {
         stream: None,
         grant: GrantReport {
             state: "none".to_owned(),
+            ..GrantReport::default()
         },
         sign_in_url: None,
     }

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use steadfast::{Keeper, config};
 use steadfast_gateway::{AdminToken, Gateway, Settings};
-use steadfast_store::{MemoryRecords, SharedRecords, Source};
+use steadfast_store::{MemoryRecords, SharedStore, Source, Vault};
 use testkit::{Agent, Behaviour, Server};
 
 pub const LIMIT: Duration = Duration::from_secs(10);
 
 pub struct House {
     pub server: Server,
-    pub records: SharedRecords,
+    pub records: SharedStore,
     pub keeper: Keeper,
     pub gateway: Gateway,
     pub key: String,
@@ -29,10 +29,15 @@ pub fn settings() -> Settings {
     settings
 }
 
-pub async fn start(records: &SharedRecords, settings: Settings) -> (Keeper, Gateway) {
+pub async fn start(records: &SharedStore, settings: Settings) -> (Keeper, Gateway) {
     let mut keeping = config::Settings::default();
     keeping.retry.first = config::Span(steadfast_core::Millis(50));
-    let keeper = Keeper::start(keeping, Arc::clone(records)).await.unwrap();
+    let keeper = {
+        let vault = Arc::new(Vault::ephemeral().unwrap());
+        Keeper::start(keeping, Arc::clone(records), vault)
+            .await
+            .unwrap()
+    };
     let gateway = Gateway::start(settings, keeper.clone(), Arc::clone(records))
         .await
         .unwrap();
@@ -55,7 +60,7 @@ impl House {
     }
 
     pub async fn of(server: Server, settings: Settings) -> Self {
-        let records: SharedRecords = Arc::new(MemoryRecords::new());
+        let records: SharedStore = Arc::new(MemoryRecords::new());
         let (keeper, gateway) = start(&records, settings).await;
         let directory = gateway.directory().clone();
         let upstream = config::Server::at(server.url().parse().unwrap());

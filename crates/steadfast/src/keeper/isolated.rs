@@ -51,8 +51,7 @@ impl Keeper {
         let server = inner.servers.lock().get(&shared.server).cloned()?;
         let (inbox, input) = mpsc::unbounded_channel();
         let link = Link::new(
-            shared.agent.clone(),
-            shared.server.clone(),
+            shared.credential.clone(),
             inbox,
             Arc::clone(&inner.listener),
             inner.changes.clone(),
@@ -73,7 +72,9 @@ impl Keeper {
             input,
             None,
         ));
-        link.tell(Input::Configure(self.upstream(&server)));
+        link.tell(Input::Configure(
+            self.upstream(&server, shared.credential.clone()),
+        ));
         let mut isolated = inner.isolated.lock();
         isolated.retain(|other| other.strong_count() > 0);
         isolated.push(Arc::downgrade(&link));

@@ -178,6 +178,8 @@ struct Budget {
     unsent: u32,
     /// Sent again with corrected headers (PV-08: once, and never unchanged).
     headers: u32,
+    /// Sent again with a newer access token (AU-02: once).
+    credential: u32,
     /// Followed to another path of the origin (307, 308).
     redirects: u32,
     /// Reads asked again after their answer was lost.
@@ -191,6 +193,7 @@ impl Budget {
             Why::Session => &mut self.session,
             Why::Unsent | Why::Refused => &mut self.unsent,
             Why::Headers => &mut self.headers,
+            Why::Credential => &mut self.credential,
             Why::Redirect => &mut self.redirects,
         };
         let is_left = *left > 0;
@@ -224,6 +227,7 @@ enum Why {
     Unsent,
     Refused,
     Headers,
+    Credential,
     Redirect,
 }
 
@@ -245,6 +249,7 @@ async fn attempts(link: Arc<Link>, job: Arc<Job>, mut reissued: u32) -> Answer {
         session: 1,
         unsent: 2,
         headers: 1,
+        credential: 1,
         redirects: 3,
         reissues: 1u32.saturating_sub(reissued),
     };
@@ -391,11 +396,12 @@ fn too_often(link: &Link, policy: &Policy, sent: Sent, why: Why) -> Answer {
         Why::Unsent => "the connection was lost each time before anything was sent",
         Why::Refused => "the server refused it each time before looking at it",
         Why::Headers => "the server refused its headers, and then the corrected ones",
+        Why::Credential => "the server refused its access token, and then a new one",
         Why::Redirect => "the server redirects too often",
     };
     let mut refused = not_observed(link, policy, sent, evidence, None);
     refused.executed = match why {
-        Why::Session | Why::Unsent | Why::Refused | Why::Headers => Executed::No,
+        Why::Session | Why::Unsent | Why::Refused | Why::Headers | Why::Credential => Executed::No,
         // Who redirects has looked at the request.
         Why::Redirect => Executed::Unknown,
     };

@@ -8,7 +8,7 @@ use http::header::{LOCATION, WWW_AUTHENTICATE};
 use http::uri::PathAndQuery;
 use steadfast_core::bridge::questions;
 use steadfast_core::catalog::{List, without};
-use steadfast_core::identity::RpcId;
+use steadfast_core::identity::{GrantGeneration, RpcId};
 use steadfast_core::quirks::{self, Media};
 use steadfast_core::wire::envelope::{self, Kind as MessageKind};
 use steadfast_core::{Era, Fault, Kind, connection, session};
@@ -36,6 +36,8 @@ pub(super) struct Attempt<'a> {
     pub(super) sent: Sent,
     /// Where the server redirected to: learned once something there answers as an MCP server.
     pub(super) moved: Option<PathAndQuery>,
+    /// The access token that it carries.
+    pub(super) token: Option<GrantGeneration>,
 }
 
 /// What a response says.
@@ -57,6 +59,14 @@ pub(super) async fn once(
     if let Some(level) = &job.level {
         Box::pin(level.tell(route)).await;
     }
+    if let Err(fault) = Box::pin(route.upstream.ready()).await {
+        // Nothing goes out without a token that can be sent: the connection says why.
+        link.lost(route.generation, fault);
+        return Tried::Done(Answer::Failed(Failure::Unavailable(Box::new(
+            link.report(),
+        ))));
+    }
+    let token = route.upstream.token();
     let id = link.next_id();
     let busy = route.enter(id, job);
     let Composed { headers, body } = compose::compose(link, route, &job.call, &job.policy, id);
@@ -72,6 +82,7 @@ pub(super) async fn once(
             proven_unsent: true,
         },
         moved,
+        token,
     };
     if route.endpoint.is_some() {
         return Box::pin(attempt.over_http_sse(headers, body)).await;
@@ -153,6 +164,9 @@ impl Attempt<'_> {
         let status = reply.status;
         if status.is_redirection() {
             return self.redirected(&reply);
+        }
+        if let Some(token) = self.token.filter(|_| status.is_success()) {
+            self.route.upstream.credential().accepted(token);
         }
         let media = media_of(&reply.headers);
         if status.is_success() && media == Media::EventStream {
@@ -269,13 +283,7 @@ impl Attempt<'_> {
         }
         if status == 401 {
             // Never passed on: the agent would renew the wrong token (architecture, connections 10).
-            let fault = quirks::fault_of(&answer);
-            self.link.lost(generation, fault);
-            return Tried::Again {
-                after: Some(generation),
-                why: Why::Unsent,
-                sent: self.sent,
-            };
+            return self.credential_refused(quirks::fault_of(&answer)).await;
         }
         let read = envelope::read(body).ok();
         if let Some(read) = read
@@ -288,6 +296,30 @@ impl Attempt<'_> {
         let fault = quirks::fault_of(&answer);
         self.link.doubt(generation);
         self.lost(fault.message.clone(), Some(fault))
+    }
+
+    /// 401 refuses before execution, so the call may be sent again with a newer token: once (AU-02).
+    async fn credential_refused(&self, fault: Fault) -> Tried {
+        let generation = self.route.generation;
+        let renewed = match self.token {
+            Some(token) => self.route.upstream.credential().refused(token).await,
+            None => Err(fault),
+        };
+        match renewed {
+            Ok(()) => Tried::Again {
+                after: None,
+                why: Why::Credential,
+                sent: self.sent,
+            },
+            Err(fault) => {
+                self.link.lost(generation, fault);
+                Tried::Again {
+                    after: Some(generation),
+                    why: Why::Unsent,
+                    sent: self.sent,
+                }
+            }
+        }
     }
 
     /// Whether the list of tools now asks for other headers than were sent (2026-07-28

@@ -293,6 +293,7 @@ impl Reader {
             id: self.id,
             sent: self.sent,
             moved: None,
+            token: None,
         }
     }
 

@@ -89,6 +89,7 @@ async fn go_on(link: Arc<Link>, job: Arc<Job>, place: Place, replies: Vec<Reply>
         id: place.rpc_id,
         sent,
         moved: None,
+        token: None,
     };
     let settled = replies
         .iter()

@@ -1,0 +1,89 @@
+//! Grants: what an authorization server gives, kept alive by the clock. What the server of tokens saw is what counts.
+
+mod keeping;
+mod renewals;
+
+use std::time::Duration;
+
+use serde_json::Value;
+use testkit::daemon::Builder;
+use testkit::issuer::Client;
+use testkit::{Behaviour, Daemon, Issuer, PATIENCE, RequestLog, Server};
+
+use crate::common::daemon;
+
+/// The lifetime of an access token, unless a test says otherwise.
+pub(crate) const LIFETIME: Duration = Duration::from_secs(2);
+
+/// An authorization server, a server that it protects, and a daemon that holds a grant for it.
+pub(crate) struct House {
+    pub(crate) issuer: Issuer,
+    pub(crate) server: Server,
+    pub(crate) daemon: Daemon,
+}
+
+impl House {
+    /// With a grant that was imported, and a connection that is up.
+    pub(crate) async fn signed_in(settings: impl FnOnce(Builder) -> Builder) -> Self {
+        let house = Self::new(settings).await;
+        house.import(&house.grant()).await;
+        let connected = house.daemon.wait_state("dev", "fake", "connected").await;
+        connected.unwrap();
+        house
+    }
+
+    /// Without a grant.
+    pub(crate) async fn new(settings: impl FnOnce(Builder) -> Builder) -> Self {
+        let issuer = Issuer::start().await;
+        issuer.change(|policy| policy.tokens.lifetime = Some(LIFETIME));
+        let protected = Behaviour::legacy("2025-11-25").protected_by(&issuer);
+        let server = Server::start(protected).await;
+        let scaled = daemon(&server)
+            .set("renewal.retry_first", "\"100ms\"")
+            .set("renewal.retry_max", "\"400ms\"")
+            .set("renewal.lease", "\"2s\"")
+            .set("renewal.check_every", "\"200ms\"");
+        let daemon = settings(scaled).start().await.unwrap();
+        Self {
+            issuer,
+            server,
+            daemon,
+        }
+    }
+
+    /// Tokens that the issuer just issued, as they are imported.
+    pub(crate) fn grant(&self) -> Value {
+        let client = Client::public("imported");
+        self.issuer
+            .issue(client, &["add"], Some(&self.server.url()))
+            .import()
+    }
+
+    pub(crate) async fn import(&self, grant: &Value) {
+        let path = "/api/v1/connections/dev/fake/grant";
+        let (status, body) = self.daemon.admin("PUT", path, Some(grant)).await.unwrap();
+        assert_eq!(status, 200, "{body}");
+    }
+
+    /// Waits until the token endpoint has seen so many renewals.
+    pub(crate) async fn renewals(&self, count: usize) {
+        let seen = |log: &RequestLog| renewals(log) >= count;
+        self.issuer.log().wait_for(seen, PATIENCE).await.unwrap();
+    }
+
+    /// Waits until the grant has this state.
+    pub(crate) async fn grant_state(&self, state: &str) -> Value {
+        let reached = self
+            .daemon
+            .wait_connection("dev", "fake", PATIENCE, |connection| {
+                connection["grant"]["state"] == *state
+            })
+            .await;
+        reached.unwrap()
+    }
+}
+
+pub(crate) fn renewals(log: &RequestLog) -> usize {
+    log.matching(|request| request.form().get("grant_type") == Some("refresh_token"))
+        .len()
+}

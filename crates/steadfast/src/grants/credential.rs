@@ -1,0 +1,85 @@
+//! One connection's part in the grants: what its requests carry, and what it says about how that was taken.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+use steadfast_core::Fault;
+use steadfast_core::grant::{Event, State};
+use steadfast_core::identity::GrantGeneration;
+
+use super::{Grants, Held, Owner, Slot};
+
+/// The credential of one connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Credential {
+    grants: Arc<Grants>,
+    owner: Owner,
+    slot: Arc<Slot>,
+}
+
+impl Credential {
+    pub(super) fn new(grants: Arc<Grants>, owner: Owner, slot: Arc<Slot>) -> Self {
+        Self {
+            grants,
+            owner,
+            slot,
+        }
+    }
+
+    /// Whose it is, and for which server.
+    pub(crate) const fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// The newest access token, as a header for a request that leaves now.
+    pub(crate) fn bearer(&self) -> Option<(GrantGeneration, HeaderValue)> {
+        self.slot.bearer()
+    }
+
+    /// What is known of the grant.
+    pub(crate) fn held(&self) -> Held {
+        self.slot.held()
+    }
+
+    /// Waits while a renewal without which nothing can be sent is under way.
+    ///
+    /// # Errors
+    ///
+    /// Why nothing can be sent.
+    pub(crate) async fn ready(&self, limit: Duration) -> Result<(), Fault> {
+        self.slot.ready(limit).await
+    }
+
+    /// The server refused a token with 401. Waits for a newer one.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none.
+    pub(crate) async fn refused(&self, generation: GrantGeneration) -> Result<(), Fault> {
+        self.grants
+            .refused(&self.owner, generation, &self.slot)
+            .await
+    }
+
+    /// The server took a token. News only where it had refused the one before.
+    pub(crate) fn accepted(&self, generation: GrantGeneration) {
+        let is_news = matches!(
+            self.slot.held().state,
+            State::Valid { strikes, .. } if strikes.fresh > 0
+        );
+        if is_news {
+            let (grants, owner) = (Arc::clone(&self.grants), self.owner.clone());
+            tokio::spawn(async move {
+                grants
+                    .tell(&owner, Event::TokenAccepted { generation })
+                    .await;
+            });
+        }
+    }
+
+    /// A person asks for a renewal now.
+    pub(crate) async fn reload(&self, limit: Duration) {
+        self.grants.reload(&self.owner, &self.slot, limit).await;
+    }
+}

@@ -1,0 +1,327 @@
+//! Grants at work: renewed on a clock, used at send time, on record before they are used.
+//!
+//! The store is where a grant lives. Every event is fed to the state that is stored, and what follows is written by
+//! compare-and-swap before anything is done about it, so that several tasks and several daemons can look after
+//! the same grants (RT-02, RT-03). In memory is only the newest access token of each connection ([`slot`]).
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | [`supervisor`] | finds what is due, by the clock |
+//! | [`renewal`] | one renewal, from standing in line to letting go |
+//! | [`slot`] | the newest access token, in memory |
+//! | [`credential`] | one connection's part: at send time, and at a 401 |
+//! | [`import`] | tokens from elsewhere |
+
+mod credential;
+mod import;
+mod renewal;
+mod slot;
+pub(crate) mod supervisor;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+use parking_lot::{Mutex, RwLock};
+use steadfast_core::grant::{self, Action, Event, Policy, Tokens};
+use steadfast_core::identity::GrantGeneration;
+use steadfast_core::{AgentName, AttemptId, ServerName, Wall};
+use steadfast_store::{
+    Error, ExposeSecret as _, GrantRecord, GrantSecrets, SharedStore, Swap, Vault,
+};
+use tokio::sync::{Notify, Semaphore, broadcast};
+
+pub(crate) use credential::Credential;
+pub use import::{BadImport, Import};
+pub(crate) use slot::{Held, Slot};
+
+use crate::clock;
+use crate::config;
+use crate::perform::dial::Dialer;
+
+/// Whose grant, and for which server.
+pub(crate) type Owner = (AgentName, ServerName);
+
+/// The servers as they are configured now.
+pub(crate) type Servers = Arc<Mutex<BTreeMap<ServerName, config::Server>>>;
+
+/// How often a write that another task was faster with is tried again.
+const SWAPS: usize = 32;
+
+/// All grants of this daemon.
+#[derive(Debug)]
+pub(crate) struct Grants {
+    store: SharedStore,
+    vault: Arc<Vault>,
+    policy: Policy,
+    settings: config::Renewal,
+    /// How long one request to an authorization server may take: shorter than the lease that covers it.
+    request_limit: Duration,
+    dialer: Arc<Dialer>,
+    servers: Servers,
+    /// The name under which this daemon holds leases.
+    holder: String,
+    slots: RwLock<BTreeMap<Owner, Arc<Slot>>>,
+    /// Who may ask an issuer, in the order of arrival.
+    turns: Mutex<BTreeMap<String, Arc<Semaphore>>>,
+    /// Whose renewal stands in line or is under way here.
+    in_line: Mutex<BTreeSet<Owner>>,
+    /// The supervisor looks again.
+    look: Notify,
+    /// Every grant that changed, for connections and people.
+    changed: broadcast::Sender<Owner>,
+}
+
+/// What goes into the record together with the state.
+#[derive(Default)]
+pub(super) struct Along {
+    /// New tokens; the old ones stay where there are none.
+    secrets: Option<GrantSecrets>,
+    /// What else changes.
+    edit: Option<Edit>,
+}
+
+/// A change of a record, made anew where another task was faster.
+pub(super) type Edit = Box<dyn FnMut(&mut GrantRecord) + Send>;
+
+/// What a change did.
+pub(super) struct Fed {
+    record: GrantRecord,
+    actions: Vec<Action>,
+}
+
+impl Grants {
+    pub(crate) fn new(
+        store: SharedStore,
+        vault: Arc<Vault>,
+        settings: &config::Settings,
+        dialer: Arc<Dialer>,
+        servers: Servers,
+    ) -> Arc<Self> {
+        let renewal = settings.renewal.clone();
+        let mut number = [0; 8];
+        // Without random numbers two daemons of one machine differ by their process at least.
+        if getrandom::fill(&mut number).is_err() {
+            number = u64::from(std::process::id()).to_be_bytes();
+        }
+        let lease = renewal.lease.duration();
+        Arc::new(Self {
+            policy: renewal.policy(),
+            request_limit: settings.retry.request_timeout.duration().min(lease / 2),
+            settings: renewal,
+            holder: format!("{:016x}", u64::from_be_bytes(number)),
+            store,
+            vault,
+            dialer,
+            servers,
+            slots: RwLock::default(),
+            turns: Mutex::default(),
+            in_line: Mutex::default(),
+            look: Notify::new(),
+            changed: broadcast::Sender::new(1_024),
+        })
+    }
+
+    /// Every grant that changes from now on.
+    pub(crate) fn changed(&self) -> broadcast::Receiver<Owner> {
+        self.changed.subscribe()
+    }
+
+    /// The credential of a connection, with what the store holds.
+    pub(crate) async fn credential(self: &Arc<Self>, owner: &Owner) -> Credential {
+        let credential = self.credential_now(owner);
+        self.read_again(owner).await;
+        credential
+    }
+
+    /// The same, with what is known already.
+    pub(crate) fn credential_now(self: &Arc<Self>, owner: &Owner) -> Credential {
+        let slot = {
+            let mut slots = self.slots.write();
+            let slot = slots.entry(owner.clone());
+            Arc::clone(slot.or_insert_with(|| Arc::new(Slot::new())))
+        };
+        Credential::new(Arc::clone(self), owner.clone(), slot)
+    }
+
+    /// The connection is no more.
+    pub(crate) fn forget_slot(&self, owner: &Owner) {
+        self.slots.write().remove(owner);
+    }
+
+    /// Another daemon, or a sign-in, may have replaced the tokens (RT-04).
+    async fn read_again(&self, owner: &Owner) {
+        match self.store.grant(&owner.0, &owner.1).await {
+            Ok(Some(record)) => self.publish(&record),
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "a grant cannot be read"),
+        }
+    }
+
+    /// The server refused a token with 401: renewed once, however many calls say so (AU-02). Waits for a newer one.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none.
+    pub(crate) async fn refused(
+        self: &Arc<Self>,
+        owner: &Owner,
+        generation: GrantGeneration,
+        slot: &Slot,
+    ) -> Result<(), steadfast_core::Fault> {
+        // Another daemon may have renewed it: then there is nothing to ask for (RT-04).
+        self.read_again(owner).await;
+        self.tell(owner, Event::TokenRefused { generation }).await;
+        slot.newer(generation, self.settings.lease.duration()).await
+    }
+
+    /// Feeds an event that comes from a connection, and does what follows.
+    pub(crate) async fn tell(self: &Arc<Self>, owner: &Owner, event: Event) {
+        match self.feed(owner, |_| event.clone(), Along::default()).await {
+            Ok(fed) => self.follow(owner, &fed).await,
+            Err(error) => tracing::warn!(%error, "a grant cannot be written"),
+        }
+    }
+
+    /// An explicit reload beats every schedule: what is due, delayed, suspect or refused is tried once, and waited for.
+    pub(crate) async fn reload(self: &Arc<Self>, owner: &Owner, slot: &Slot, limit: Duration) {
+        self.tell(owner, Event::Reload).await;
+        let _ = slot.ready(limit).await;
+    }
+
+    /// Feeds one event to the grant that is stored. The event may depend on what is there; a write that another
+    /// task was faster with begins anew with what that one wrote.
+    pub(super) async fn feed(
+        &self,
+        owner: &Owner,
+        mut event: impl FnMut(Option<&GrantRecord>) -> Event + Send,
+        mut along: Along,
+    ) -> Result<Fed, Error> {
+        let mut found = self.store.grant(&owner.0, &owner.1).await?;
+        for _ in 0..SWAPS {
+            let event = event(found.as_ref());
+            let before = found.unwrap_or_else(|| import::blank(owner));
+            let now = clock::now();
+            let state = grant::restore(before.state.clone(), before.wake_at, now);
+            let context = grant::Context {
+                now,
+                jitter: clock::jitter(),
+                attempt: AttemptId(attempt()),
+                policy: &self.policy,
+            };
+            let step = grant::step(state, event, &context);
+            if step.facts.is_empty() {
+                return Ok(Fed {
+                    record: before,
+                    actions: step.actions,
+                });
+            }
+            let mut record = before.clone();
+            record.wake_at = grant::wake_at(&step.state, now);
+            if let Some(tokens) = step.state.tokens() {
+                record.generation = tokens.generation;
+            }
+            record.state = step.state;
+            if let Some(edit) = &mut along.edit {
+                edit(&mut record);
+            }
+            if let Some(secrets) = &along.secrets {
+                self.vault.seal_grant(&mut record, secrets)?;
+            }
+            match self.store.swap_grant(&record).await? {
+                Swap::Stored(version) => {
+                    record.version = version;
+                    self.publish(&record);
+                    for fact in &step.facts {
+                        let state = fact.state.name();
+                        tracing::info!(agent = %owner.0, server = %owner.1, state, reason = %fact.reason, "grant");
+                    }
+                    return Ok(Fed {
+                        record,
+                        actions: step.actions,
+                    });
+                }
+                Swap::Lost(present) => found = present.map(|present| *present),
+            }
+        }
+        Err(import::contended(owner))
+    }
+
+    /// Does what a step asks for, but for a renewal, which has its own task.
+    pub(super) async fn follow(self: &Arc<Self>, owner: &Owner, fed: &Fed) {
+        for action in &fed.actions {
+            match action {
+                Action::AwaitTurn { .. } => self.stand_in_line(owner, &fed.record.issuer),
+                Action::Tell { fault } => {
+                    let told = self
+                        .store
+                        .open_notice(&owner.0, &owner.1, fault, clock::wall())
+                        .await;
+                    if let Err(error) = told {
+                        tracing::error!(%error, "a notice cannot be kept");
+                    }
+                }
+                // The slot was filled when the record was written; turn and lease belong to the renewal's task.
+                Action::Use { .. }
+                | Action::LetGo
+                | Action::Renew { .. }
+                | Action::Rediscover { .. }
+                | Action::Register => {}
+            }
+        }
+        self.look.notify_one();
+    }
+
+    /// Fills the slot of a connection with what is stored.
+    fn publish(&self, record: &GrantRecord) {
+        let owner = (record.agent.clone(), record.server.clone());
+        let slot = self.slots.read().get(&owner).cloned();
+        if let Some(slot) = slot {
+            let bearer = match self.vault.open_grant(record) {
+                Ok(secrets) => secrets.and_then(|secrets| bearer(&secrets)),
+                Err(error) => {
+                    tracing::error!(%error, "a grant cannot be opened");
+                    None
+                }
+            };
+            slot.put(Held {
+                state: grant::restore(record.state.clone(), record.wake_at, clock::now()),
+                bearer,
+                issuer: record.issuer.clone(),
+                last_renewal: record.last_renewal.clone(),
+            });
+        }
+        let _ = self.changed.send(owner);
+    }
+}
+
+fn bearer(secrets: &GrantSecrets) -> Option<HeaderValue> {
+    let text = format!("Bearer {}", secrets.access_token.expose_secret());
+    let mut value = HeaderValue::try_from(text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// A number for an attempt. Random: several daemons make them for one grant.
+fn attempt() -> u64 {
+    // Databases and JSON count with 53 bits at least.
+    getrandom::u64().unwrap_or_else(|_| clock::mono().0) >> 11
+}
+
+/// Tokens as the machine looks at them.
+pub(super) fn tokens(
+    generation: GrantGeneration,
+    issued_at: Wall,
+    expires_at: Wall,
+    secrets: &GrantSecrets,
+    scopes: Vec<String>,
+) -> Tokens {
+    Tokens {
+        generation,
+        issued_at,
+        expires_at,
+        renewable: secrets.refresh_token.is_some(),
+        scopes,
+    }
+}

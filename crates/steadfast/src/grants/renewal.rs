@@ -1,0 +1,403 @@
+//! One renewal: stands in line at the issuer, takes the lease, reads the store again, presents the refresh token,
+//! and lets go. It runs in a task of its own: whoever asked for it may go away, and a rotated token is not lost
+//! with them (architecture, grants 1).
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use steadfast_core::grant::{Action, Event, Failure, Found, schedule};
+use steadfast_core::oauth::client::Auth;
+use steadfast_core::oauth::discovery::{Identity, identity};
+use steadfast_core::{Fault, Kind, Millis, Wall};
+use steadfast_store::{
+    ClientOrigin, ExposeSecret as _, GrantRecord, GrantSecrets, LastRenewal, Lease, LeaseKey, Taken,
+};
+use tokio::sync::Semaphore;
+use url::Url;
+
+use super::{Along, Edit, Fed, Grants, Owner, tokens};
+use crate::clock;
+use crate::config;
+use crate::perform::discovery::{discover, issuer_metadata};
+use crate::perform::fetch::Fetcher;
+use crate::perform::token::{Client, Granted, refresh};
+
+impl Grants {
+    /// Stands in line; once, however often it is asked for.
+    pub(super) fn stand_in_line(self: &Arc<Self>, owner: &Owner, issuer: &str) {
+        if !self.in_line.lock().insert(owner.clone()) {
+            return;
+        }
+        let turns = self.turns_of(issuer);
+        tokio::spawn(Arc::clone(self).in_its_turn(owner.clone(), turns));
+    }
+
+    /// Boxed: what follows from a renewal may stand in line again.
+    fn in_its_turn(
+        self: Arc<Self>,
+        owner: Owner,
+        turns: Arc<Semaphore>,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move {
+            // First come, first served: tokio's semaphores are fair.
+            let turn = turns.acquire_owned().await;
+            let outcome = self.take_turn(&owner).await;
+            drop(turn);
+            self.in_line.lock().remove(&owner);
+            if let Err(error) = outcome {
+                tracing::warn!(%error, agent = %owner.0, server = %owner.1, "a renewal was put off");
+            }
+            self.look.notify_one();
+        })
+    }
+
+    fn turns_of(&self, issuer: &str) -> Arc<Semaphore> {
+        let permits = self.settings.per_issuer_concurrency.max(1) as usize;
+        let mut turns = self.turns.lock();
+        let of = turns.entry(issuer.to_owned());
+        Arc::clone(of.or_insert_with(|| Arc::new(Semaphore::new(permits))))
+    }
+
+    async fn take_turn(self: &Arc<Self>, owner: &Owner) -> Result<(), steadfast_store::Error> {
+        let key = LeaseKey::Renewal {
+            agent: owner.0.clone(),
+            server: owner.1.clone(),
+        };
+        let now = clock::wall();
+        let until = Wall(now.0.saturating_add_unsigned(self.settings.lease.0.0));
+        let lease = match self
+            .store
+            .take_lease(&key, &self.holder, now, until)
+            .await?
+        {
+            Taken::Yes(lease) => lease,
+            Taken::No { until, .. } => {
+                let wait = Millis(until.0.saturating_sub(now.0).max(0).unsigned_abs());
+                let until = clock::mono() + wait;
+                self.feed(owner, |_| Event::Leased { until }, Along::default())
+                    .await?;
+                return Ok(());
+            }
+        };
+        let outcome = self.with_lease(owner, &lease).await;
+        let _ = self.store.release_lease(&lease).await?;
+        outcome
+    }
+
+    /// The lease is held. The event names the generation that the store has now, not the one that was due when
+    /// this task began to wait (RT-04).
+    async fn with_lease(
+        self: &Arc<Self>,
+        owner: &Owner,
+        lease: &Lease,
+    ) -> Result<(), steadfast_store::Error> {
+        let turn = |record: Option<&GrantRecord>| Event::Turn {
+            generation: record.map(|record| record.generation).unwrap_or_default(),
+        };
+        let mut fed = self.feed(owner, turn, Along::default()).await?;
+        // At most: asked, not found, rediscovered, asked elsewhere.
+        while let Some(next) = self.next_event(owner, &fed).await? {
+            // Its answer may have taken long; nobody else began meanwhile if the lease is still ours.
+            let until = clock::wall()
+                .0
+                .saturating_add_unsigned(self.settings.lease.0.0);
+            let _ = self.store.renew_lease(lease, Wall(until)).await?;
+            fed = self.feed_outcome(owner, next).await?;
+            self.follow(owner, &fed).await;
+        }
+        Ok(())
+    }
+
+    /// Performs what the step asks for; its outcome.
+    async fn next_event(
+        &self,
+        owner: &Owner,
+        fed: &Fed,
+    ) -> Result<Option<Outcome>, steadfast_store::Error> {
+        for action in &fed.actions {
+            match action {
+                Action::Renew { attempt } => {
+                    let outcome = self.renew(owner, &fed.record).await?;
+                    return Ok(Some(match outcome {
+                        Ok(renewed) => Outcome::Renewed(*attempt, Box::new(renewed)),
+                        Err(failure) => Outcome::Other(Event::Failed {
+                            attempt: *attempt,
+                            failure,
+                        }),
+                    }));
+                }
+                Action::Rediscover { attempt } => {
+                    let (found, endpoint) = self.rediscover(owner, &fed.record).await;
+                    return Ok(Some(Outcome::Found(
+                        Event::Rediscovered {
+                            attempt: *attempt,
+                            found,
+                        },
+                        endpoint,
+                    )));
+                }
+                Action::AwaitTurn { .. }
+                | Action::Register
+                | Action::Use { .. }
+                | Action::Tell { .. }
+                | Action::LetGo => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes an outcome down, with the tokens that it brought, in one write.
+    async fn feed_outcome(
+        &self,
+        owner: &Owner,
+        outcome: Outcome,
+    ) -> Result<Fed, steadfast_store::Error> {
+        match outcome {
+            Outcome::Renewed(attempt, renewed) => {
+                let Renewed {
+                    secrets,
+                    issued_at,
+                    expires_at,
+                    scopes,
+                    auth,
+                } = *renewed;
+                let fresh = secrets.clone();
+                let event = move |record: Option<&GrantRecord>| Event::Renewed {
+                    attempt,
+                    tokens: tokens(
+                        record
+                            .map(|record| record.generation)
+                            .unwrap_or_default()
+                            .next(),
+                        issued_at,
+                        expires_at,
+                        &fresh,
+                        scopes.clone(),
+                    ),
+                };
+                let along = Along {
+                    secrets: Some(secrets),
+                    edit: Some(Box::new(move |record| {
+                        record.client.auth = auth;
+                        record.last_renewal = Some(LastRenewal {
+                            at: issued_at,
+                            outcome: "renewed".to_owned(),
+                        });
+                    })),
+                };
+                self.feed(owner, event, along).await
+            }
+            Outcome::Found(event, endpoint) => {
+                let along = Along {
+                    secrets: None,
+                    edit: endpoint.map(|endpoint| -> Edit {
+                        Box::new(move |record| record.token_endpoint = Some(endpoint.clone()))
+                    }),
+                };
+                self.feed(owner, |_| event.clone(), along).await
+            }
+            Outcome::Other(event) => {
+                let failed = match &event {
+                    Event::Failed { failure, .. } => Some(kind_of(failure).as_str().to_owned()),
+                    _ => None,
+                };
+                let at = clock::wall();
+                let along = Along {
+                    secrets: None,
+                    edit: failed.map(|outcome| -> Edit {
+                        Box::new(move |record| {
+                            let outcome = outcome.clone();
+                            record.last_renewal = Some(LastRenewal { at, outcome });
+                        })
+                    }),
+                };
+                self.feed(owner, |_| event.clone(), along).await
+            }
+        }
+    }
+
+    async fn renew(
+        &self,
+        owner: &Owner,
+        record: &GrantRecord,
+    ) -> Result<Result<Renewed, Failure>, steadfast_store::Error> {
+        let Some(server) = self.server(owner) else {
+            let fault = Fault::new(
+                Kind::RenewalDelayed,
+                "the server is not configured any more",
+            );
+            return Ok(Err(Failure::Temporary(fault)));
+        };
+        let secrets = self.vault.open_grant(record)?;
+        let Some((secrets, refresh_token)) =
+            secrets.and_then(|secrets| Some((secrets.clone(), secrets.refresh_token?)))
+        else {
+            let fault = Fault::new(Kind::SignInRequired, "there is no refresh token");
+            return Ok(Err(Failure::Grant(fault)));
+        };
+        let endpoint = record.token_endpoint.as_deref();
+        let Some(endpoint) = endpoint.and_then(|endpoint| endpoint.parse::<Url>().ok()) else {
+            let fault = Fault::new(Kind::TokenEndpointMoved, "no token endpoint is known");
+            return Ok(Err(Failure::Moved(fault)));
+        };
+        let client = client_of(record, &server, &secrets);
+        let dead_codes = server
+            .oauth
+            .as_ref()
+            .map_or(&[][..], |oauth| &oauth.dead_codes);
+        let fetcher = self.fetcher(&server);
+        let granted = refresh(
+            &fetcher,
+            &endpoint,
+            &client,
+            refresh_token.expose_secret(),
+            record.resource.as_deref(),
+            dead_codes,
+        )
+        .await;
+        Ok(granted.map(|granted| self.renewed(record, secrets, granted)))
+    }
+
+    /// What an answer omits stays as it was: refresh token and scope (architecture, grants 3). The expiry does not: it is
+    /// that of another token.
+    fn renewed(&self, record: &GrantRecord, old: GrantSecrets, granted: Granted) -> Renewed {
+        let Granted { issued, auth } = granted;
+        let issued_at = clock::wall();
+        let before = record.state.tokens();
+        Renewed {
+            secrets: GrantSecrets {
+                access_token: issued.access_token.into(),
+                refresh_token: issued.refresh_token.map(Into::into).or(old.refresh_token),
+                client_secret: old.client_secret,
+            },
+            issued_at,
+            expires_at: schedule::expires_at(
+                issued_at,
+                issued.expires_in,
+                self.settings.assumed_lifetime.0,
+            ),
+            scopes: issued
+                .scope
+                .or_else(|| before.map(|tokens| tokens.scopes.clone()))
+                .unwrap_or_default(),
+            auth,
+        }
+    }
+
+    /// Where the issuer's token endpoint is now. Only ever the issuer's that issued the grant: what the server names
+    /// by now is told, and gets nothing (architecture, grants 4; DS-02, DS-07).
+    async fn rediscover(&self, owner: &Owner, record: &GrantRecord) -> (Found, Option<String>) {
+        let Some(server) = self.server(owner) else {
+            let fault = Fault::new(
+                Kind::RenewalDelayed,
+                "the server is not configured any more",
+            );
+            return (Found::Nothing(fault), None);
+        };
+        let fetcher = self.fetcher(&server);
+        let mut notes = Vec::new();
+        let metadata = issuer_metadata(&fetcher, &record.issuer, &mut notes).await;
+        tracing::debug!(?notes, agent = %owner.0, server = %owner.1, "rediscovered");
+        match metadata {
+            Ok(Some(metadata)) => match metadata.token_endpoint {
+                Some(endpoint) if Some(endpoint.as_str()) != record.token_endpoint.as_deref() => {
+                    (Found::Elsewhere, Some(endpoint.into()))
+                }
+                Some(_) | None => (Found::Same, None),
+            },
+            Ok(None) | Err(_) => {
+                let fault = self.what_the_server_names(&fetcher, &server, record).await;
+                (Found::Nothing(fault), None)
+            }
+        }
+    }
+
+    /// The issuer says nothing: whether the server relies on another one by now.
+    async fn what_the_server_names(
+        &self,
+        fetcher: &Fetcher,
+        server: &config::Server,
+        record: &GrantRecord,
+    ) -> Fault {
+        match discover(fetcher, &server.url, None, Some(&record.issuer)).await {
+            Ok(found) if identity(&found.issuer.issuer, &record.issuer) == Identity::Different => {
+                Fault::new(
+                    Kind::IssuerChanged,
+                    format!(
+                        "the server names another authorization server, {}; {} cannot be reached",
+                        found.issuer.issuer, record.issuer
+                    ),
+                )
+            }
+            Ok(_) | Err(_) => Fault::new(
+                Kind::TokenEndpointMoved,
+                format!(
+                    "the authorization server {} cannot be reached",
+                    record.issuer
+                ),
+            ),
+        }
+    }
+
+    fn server(&self, owner: &Owner) -> Option<config::Server> {
+        self.servers.lock().get(&owner.1).cloned()
+    }
+
+    fn fetcher(&self, server: &config::Server) -> Fetcher {
+        Fetcher::for_server(
+            &self.dialer,
+            &server.url,
+            server.allow_private_network,
+            self.request_limit,
+        )
+    }
+}
+
+/// What came of an action.
+enum Outcome {
+    Renewed(steadfast_core::AttemptId, Box<Renewed>),
+    Found(Event, Option<String>),
+    Other(Event),
+}
+
+/// What a renewal brought.
+struct Renewed {
+    secrets: GrantSecrets,
+    issued_at: Wall,
+    expires_at: Wall,
+    scopes: Vec<String>,
+    auth: Auth,
+}
+
+fn kind_of(failure: &Failure) -> Kind {
+    match failure {
+        Failure::Temporary(fault)
+        | Failure::Moved(fault)
+        | Failure::OutcomeLost(fault)
+        | Failure::Grant(fault)
+        | Failure::Structured(fault)
+        | Failure::Client(fault) => fault.kind,
+    }
+}
+
+/// The client that the tokens were issued to: a refresh token is bound to it (RFC 6749 section 6).
+fn client_of(record: &GrantRecord, server: &config::Server, secrets: &GrantSecrets) -> Client {
+    let configured = server
+        .oauth
+        .as_ref()
+        .and_then(|oauth| oauth.client_secret.clone());
+    let secret = match record.client.origin {
+        ClientOrigin::Configured => configured,
+        ClientOrigin::MetadataDocument => None,
+        ClientOrigin::Registered { .. } | ClientOrigin::Imported => secrets
+            .client_secret
+            .as_ref()
+            .map(|secret| secret.expose_secret().to_owned()),
+    };
+    Client {
+        id: record.client.id.clone(),
+        secret,
+        auth: record.client.auth,
+        methods: None,
+    }
+}
