@@ -71,6 +71,17 @@ impl House {
         self.issuer.log().wait_for(seen, PATIENCE).await.unwrap();
     }
 
+    /// Waits until the daemon has written a renewal down.
+    pub(crate) async fn renewed(&self) {
+        let written = self
+            .daemon
+            .wait_connection("dev", "fake", PATIENCE, |connection| {
+                connection["grant"]["last_renewal"]["outcome"] == "renewed"
+            })
+            .await;
+        written.unwrap();
+    }
+
     /// Waits until the grant has this state.
     pub(crate) async fn grant_state(&self, state: &str) -> Value {
         let reached = self
