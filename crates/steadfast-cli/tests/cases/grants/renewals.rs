@@ -21,7 +21,13 @@ async fn rt_01_an_answer_without_a_refresh_token_keeps_the_old_one() {
         .issuer
         .change(|policy| policy.tokens.rotation = Rotation::Rotates);
     house.daemon.restart().await.unwrap();
-    house.renewals(2).await;
+    let rotated = |_: &testkit::RequestLog| house.issuer.token("RT2").is_some();
+    house
+        .issuer
+        .log()
+        .wait_for(rotated, PATIENCE)
+        .await
+        .unwrap();
     house
         .issuer
         .change(|policy| policy.tokens.rotation = Rotation::Omits);
