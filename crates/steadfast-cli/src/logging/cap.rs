@@ -1,5 +1,5 @@
 //! A bound on repeated lines: a fault that comes back a thousand times a second is said a few times, and then
-//! counted (OP-03).
+//! counted (OP-03). Lines below INFO are only written where somebody asked for them, and then all of them are.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
-use tracing::{Event, Subscriber};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
@@ -22,14 +22,8 @@ const INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 struct Cap<Kind> {
     lines: u64,
-    counts: HashMap<Kind, Count>,
-}
-
-#[derive(Debug, Default)]
-struct Count {
-    seen: u64,
-    /// What the first line that was left out says.
-    said: String,
+    /// How many of each kind were seen.
+    counts: HashMap<Kind, u64>,
 }
 
 impl<Kind: Hash + Eq> Cap<Kind> {
@@ -41,28 +35,30 @@ impl<Kind: Hash + Eq> Cap<Kind> {
     }
 
     /// Whether one more line of this kind is written.
-    fn allows(&mut self, kind: Kind, said: impl FnOnce() -> String) -> bool {
-        let count = self.counts.entry(kind).or_default();
-        count.seen += 1;
-        if count.seen == self.lines + 1 {
-            count.said = said();
-        }
-        count.seen <= self.lines
+    fn allows(&mut self, kind: Kind) -> bool {
+        let seen = self.counts.entry(kind).or_default();
+        *seen += 1;
+        *seen <= self.lines
     }
 
     /// An interval is over: what was left out in it, and how often.
-    fn turn(&mut self) -> Vec<(Kind, u64, String)> {
+    fn turn(&mut self) -> Vec<(Kind, u64)> {
         let counts = std::mem::take(&mut self.counts);
         counts
             .into_iter()
-            .filter(|(_, count)| count.seen > self.lines)
-            .map(|(kind, count)| (kind, count.seen - self.lines, count.said))
+            .filter(|(_, seen)| *seen > self.lines)
+            .map(|(kind, seen)| (kind, seen - self.lines))
             .collect()
     }
 }
 
-/// Where a line comes from, and which server it is about.
-type Kind = (Identifier, String);
+/// What makes a line a repetition of another: where it comes from, which server it is about, and what it says.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Kind {
+    callsite: Identifier,
+    server: String,
+    message: String,
+}
 
 /// Leaves out lines above the bound; an outer layer of a subscriber.
 #[derive(Clone, Debug)]
@@ -85,8 +81,11 @@ impl CapLayer {
             tokio::time::sleep(INTERVAL).await;
             // Written after the lock is free: the summary is a line that is counted, too.
             let left_out = self.lock().turn();
-            for ((_, server), lines, said) in left_out {
-                tracing::info!(%server, "… {lines} similar lines left out in the last {seconds} s: {said}");
+            for (kind, lines) in left_out {
+                let Kind {
+                    server, message, ..
+                } = kind;
+                tracing::info!(%server, "… {lines} similar lines left out in the last {seconds} s: {message}");
             }
         }
     }
@@ -94,10 +93,17 @@ impl CapLayer {
 
 impl<S: Subscriber> Layer<S> for CapLayer {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
+        if *event.metadata().level() > Level::INFO {
+            return true;
+        }
         let mut line = Line::default();
         event.record(&mut line);
-        let kind = (event.metadata().callsite(), line.server);
-        self.lock().allows(kind, || line.message)
+        let kind = Kind {
+            callsite: event.metadata().callsite(),
+            server: line.server,
+            message: line.message,
+        };
+        self.lock().allows(kind)
     }
 }
 
@@ -120,11 +126,13 @@ impl Visit for Line {
 
 #[cfg(test)]
 mod tests {
+    use tracing_subscriber::Registry;
+    use tracing_subscriber::layer::SubscriberExt as _;
+
     use super::*;
 
     fn fill(cap: &mut Cap<&'static str>, kind: &'static str, times: usize) -> usize {
-        let allowed = |line: usize| cap.allows(kind, || format!("line {line}"));
-        (1..=times).map(allowed).filter(|allowed| *allowed).count()
+        (0..times).filter(|_| cap.allows(kind)).count()
     }
 
     #[test]
@@ -132,9 +140,44 @@ mod tests {
         let mut cap = Cap::new(3);
         assert_eq!(fill(&mut cap, "storm", 1_000), 3);
         assert_eq!(fill(&mut cap, "other", 3), 3);
-        assert_eq!(cap.turn(), [("storm", 997, "line 4".to_owned())]);
+        assert_eq!(cap.turn(), [("storm", 997)]);
         assert_eq!(fill(&mut cap, "storm", 2), 2, "a new interval");
         assert!(cap.turn().is_empty());
         assert!(cap.counts.is_empty(), "nothing is kept of what is over");
+    }
+
+    /// Counts the lines that get through.
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<String>>>);
+
+    impl<S: Subscriber> Layer<S> for Written {
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+            let mut line = Line::default();
+            event.record(&mut line);
+            self.0.lock().unwrap().push(line.message);
+        }
+    }
+
+    #[test]
+    fn only_repetitions_count_and_what_somebody_asked_for_is_all_there() {
+        let written = Written::default();
+        let subscriber = Registry::default()
+            .with(written.clone())
+            .with(CapLayer::new());
+        tracing::subscriber::with_default(subscriber, || {
+            for number in 0..100 {
+                tracing::warn!(server = "one", number, "repeated");
+                tracing::warn!(server = format!("server {number}"), "of another server");
+                tracing::warn!(server = "one", "differs: {number}");
+                tracing::debug!(server = "one", "asked for");
+                tracing::trace!(server = "one", "asked for");
+            }
+        });
+        let written = written.0.lock().unwrap();
+        let lines = |said: &str| written.iter().filter(|it| it.starts_with(said)).count();
+        assert_eq!(lines("repeated") as u64, LINES);
+        assert_eq!(lines("of another server"), 100);
+        assert_eq!(lines("differs"), 100);
+        assert_eq!(lines("asked for"), 200);
     }
 }
