@@ -9,13 +9,11 @@ use steadfast_core::code::{self, Code};
 use steadfast_core::merged::names;
 use steadfast_core::{AgentName, ServerName};
 use steadfast_store::{AgentKey, AgentRecord, ServerRecord, SharedRecords, Source, make_key};
-use tokio::sync::{Mutex, broadcast};
+use tokio::sync::Mutex;
 
+use crate::agents::listening::ListeningStreams;
 use crate::clock;
 use crate::credential::Credentials;
-
-/// How many revoked keys may be waiting to be noticed. Where there are more, all streams are ended.
-const REVOKED_AT_ONCE: usize = 16;
 
 /// Agents and servers. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -23,8 +21,8 @@ pub struct Directory {
     keeper: Keeper,
     records: SharedRecords,
     pub(crate) credentials: Arc<Credentials>,
-    /// Agents whose key is worth nothing any more.
-    revoked: broadcast::Sender<AgentName>,
+    /// The streams that end with the key of their agent.
+    listening: ListeningStreams,
     /// One change at a time, so that store and keeper see changes in the same order.
     changing: Arc<Mutex<()>>,
 }
@@ -86,20 +84,19 @@ fn check_name(name: &str) -> Result<(), Error> {
 
 impl Directory {
     /// `anonymous` is who a request without a credential is.
-    #[must_use]
-    pub fn new(keeper: Keeper, records: SharedRecords, anonymous: Option<AgentName>) -> Self {
+    pub(crate) fn new(
+        keeper: Keeper,
+        records: SharedRecords,
+        anonymous: Option<AgentName>,
+        listening: ListeningStreams,
+    ) -> Self {
         Self {
             keeper,
             records,
             credentials: Arc::new(Credentials::new(anonymous)),
-            revoked: broadcast::Sender::new(REVOKED_AT_ONCE),
+            listening,
             changing: Arc::default(),
         }
-    }
-
-    /// Every agent whose key is worth nothing any more, from now on.
-    pub(crate) fn revoked(&self) -> broadcast::Receiver<AgentName> {
-        self.revoked.subscribe()
     }
 
     /// Gives the keeper everything that the store holds. Once, at start.
@@ -178,8 +175,8 @@ impl Directory {
             return Err(Error::NotFound("agent", name.as_str().to_owned()));
         }
         self.credentials.set(&name, Some(hash));
-        // Without the gateway nobody listens.
-        let _ = self.revoked.send(name);
+        // Before anybody knows the new key: no stream that it opens can be among them.
+        self.listening.end_of(&name);
         Ok(key)
     }
 

@@ -36,6 +36,7 @@ use tokio::task::JoinHandle;
 
 use agents::events::EventLog;
 use agents::fanout::Fanout;
+use agents::listening::ListeningStreams;
 use agents::merged::{Changes, Tasks};
 use agents::modern::Hub;
 use agents::modern::mirrored::Mirrored;
@@ -94,6 +95,7 @@ pub(crate) struct Gate {
     keeper: Keeper,
     directory: Directory,
     sessions: Arc<Sessions>,
+    listening: ListeningStreams,
     events: Arc<EventLog>,
     hub: Arc<Hub>,
     parking: Arc<Parking>,
@@ -109,7 +111,7 @@ pub struct Gateway {
     listener: Listener,
     gate: Arc<Gate>,
     /// What runs beside the requests.
-    chores: [JoinHandle<()>; 3],
+    chores: [JoinHandle<()>; 2],
 }
 
 impl Gateway {
@@ -147,7 +149,9 @@ impl Gateway {
             changes: Arc::clone(&changes),
         }));
         let anonymous = settings.anonymous_agent.clone();
-        let directory = Directory::new(keeper.clone(), Arc::clone(&records), anonymous);
+        let listening = ListeningStreams::new(Arc::clone(&sessions), Arc::clone(&hub));
+        let records_of = Arc::clone(&records);
+        let directory = Directory::new(keeper.clone(), records_of, anonymous, listening.clone());
         directory.load().await?;
         let parking = Parking::new(Arc::clone(&records), Arc::clone(&ids), settings.input_wait);
         let admin = admin::router(admin::State {
@@ -164,6 +168,7 @@ impl Gateway {
             keeper,
             directory,
             sessions,
+            listening,
             hub,
             parking,
             mirrored: Mirrored::default(),
@@ -174,7 +179,6 @@ impl Gateway {
         let chores = [
             tokio::spawn(sweep(Arc::clone(&gate))),
             tokio::spawn(follow_changes(Arc::clone(&gate), gate.keeper.changes())),
-            tokio::spawn(follow_keys(Arc::clone(&gate), gate.directory.revoked())),
         ];
         Ok(Self {
             listener: Listener::start(socket, local, Arc::clone(&gate)),
@@ -200,8 +204,7 @@ impl Gateway {
         for chore in &self.chores {
             chore.abort();
         }
-        self.gate.sessions.end_listening(|_| true);
-        self.gate.hub.retain(|_, _| false);
+        self.gate.listening.end_all();
         self.listener.shutdown().await;
     }
 }
@@ -248,20 +251,5 @@ async fn follow_changes(gate: Arc<Gate>, mut changes: Receiver<Change>) {
         for agent in gone {
             gate.changes.all(&agent);
         }
-    }
-}
-
-/// The streams of an agent end with its key; with the new one it opens others in the same sessions.
-async fn follow_keys(gate: Arc<Gate>, mut revoked: Receiver<AgentName>) {
-    loop {
-        let whose = match revoked.recv().await {
-            Ok(agent) => Some(agent),
-            Err(RecvError::Lagged(_)) => None,
-            Err(RecvError::Closed) => return,
-        };
-        let theirs = |agent: &AgentName| whose.as_ref().is_none_or(|it| it == agent);
-        gate.sessions
-            .end_listening(|session| theirs(&session.agent));
-        gate.hub.retain(|agent, _| !theirs(agent));
     }
 }

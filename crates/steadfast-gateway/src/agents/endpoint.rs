@@ -14,6 +14,7 @@ use super::modern::{self, mirrored};
 use super::routing;
 use crate::Gate;
 use crate::body::Body;
+use crate::credential::Refused;
 use crate::directory::is_name;
 use crate::problem::{INVALID_REQUEST, METHOD_NOT_FOUND, Problem};
 
@@ -53,11 +54,27 @@ pub(crate) async fn serve(gate: &Arc<Gate>, request: Request<Incoming>) -> Respo
     // Streamable HTTP Revisions").
     let in_session = headers.contains_key(&SESSION_ID);
     if head.method == Method::GET && in_session {
-        Box::pin(legacy::get(gate, &caller, headers)).await
+        let response = Box::pin(legacy::get(gate, &caller, headers)).await;
+        still_known(gate, &caller, headers, response)
     } else if head.method == Method::DELETE && in_session {
         Box::pin(legacy::delete(gate, &caller, headers)).await
     } else {
         not_allowed()
+    }
+}
+
+/// A stream that is listened on goes out only while its credential is good: one that was opened while the
+/// agent got another key was not there yet when those of the old one were ended.
+fn still_known(
+    gate: &Gate,
+    caller: &Caller,
+    headers: &HeaderMap,
+    response: Response<Body>,
+) -> Response<Body> {
+    match gate.directory.credentials.agent(headers) {
+        Ok(agent) if agent == caller.agent => response,
+        Ok(_) => Refused::Unknown.response(),
+        Err(refused) => refused.response(),
     }
 }
 
@@ -101,7 +118,13 @@ async fn post(
     let by_header = mirrored::header_is_modern(headers);
     match content {
         Content::Message(inbound) if mirrored::is_modern(&inbound.params) => {
-            modern::post(gate, caller, headers, Content::Message(inbound)).await
+            let listens = inbound.method() == "subscriptions/listen";
+            let response = modern::post(gate, caller, headers, Content::Message(inbound)).await;
+            if listens {
+                still_known(gate, caller, headers, response)
+            } else {
+                response
+            }
         }
         Content::Message(inbound) if inbound.is_request() && inbound.method() == "initialize" => {
             Box::pin(legacy::initialize(gate, caller, &inbound)).await

@@ -12,6 +12,7 @@
 //! | [`calling`] | one call while its answer is awaited |
 //! | [`events`] | the event log: streams that can be resumed |
 //! | [`stream_body`] | server-sent events on their way out |
+//! | [`listening`] | every stream that an agent listens on |
 //! | [`fanout`] | what servers send outside of any call |
 //! | [`routing`] | which upstream connection serves a request |
 //! | [`render`] | what is said where the server says nothing |
@@ -31,6 +32,7 @@ pub(crate) mod fanout;
 pub(crate) mod hello;
 pub(crate) mod inbound;
 pub(crate) mod legacy;
+pub(crate) mod listening;
 pub(crate) mod merged;
 pub(crate) mod modern;
 pub(crate) mod render;
