@@ -201,11 +201,22 @@ impl Gateway {
 
     /// Ends streams, lets answers under way finish, and closes, within two seconds. Sessions stay.
     pub async fn shutdown(self) {
+        let _parked = LeftAtTheEnd(&self.gate.parking);
         for chore in &self.chores {
             chore.abort();
         }
         self.gate.listening.end_all();
         self.listener.shutdown().await;
+    }
+}
+
+/// Calls that wait for their agents are left to the next process: last, since agents may go on with them
+/// until then, and also where the end is cut short.
+struct LeftAtTheEnd<'p>(&'p Parking);
+
+impl Drop for LeftAtTheEnd<'_> {
+    fn drop(&mut self) {
+        self.0.leave_all();
     }
 }
 

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use steadfast_core::connection::handshake::Known;
-use steadfast_core::{AgentName, ServerName, Wall};
+use steadfast_core::{AgentName, ServerName, SessionId, Wall};
 
 use crate::clients::ClientRecord;
 use crate::documents::DocumentRecord;
@@ -293,6 +293,23 @@ impl Records for MemoryRecords {
 
     async fn parked_call(&self, state_hash: &IdHash) -> Result<Option<ParkedCallRecord>, Error> {
         self.with(|state| state.parked_calls.get(state_hash).cloned())
+    }
+
+    async fn is_waited_for(
+        &self,
+        agent: &AgentName,
+        server: &ServerName,
+        session: &SessionId,
+        now: Wall,
+    ) -> Result<bool, Error> {
+        self.with(|state| {
+            state.parked_calls.values().any(|call| {
+                call.agent == *agent
+                    && call.server == *server
+                    && call.session.as_ref() == Some(session)
+                    && call.expires_at >= now
+            })
+        })
     }
 
     async fn remove_parked_call(&self, state_hash: &IdHash) -> Result<bool, Error> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use steadfast_core::connection::handshake::Known;
-use steadfast_core::{AgentName, ServerName, Wall};
+use steadfast_core::{AgentName, ServerName, SessionId, Wall};
 
 use crate::error::Error;
 use crate::keys::{IdHash, KeyHash};
@@ -99,6 +99,14 @@ pub trait Records: Send + Sync + fmt::Debug {
     async fn put_parked_call(&self, call: &ParkedCallRecord) -> Result<(), Error>;
     /// The call with this hash of its state.
     async fn parked_call(&self, state_hash: &IdHash) -> Result<Option<ParkedCallRecord>, Error>;
+    /// Whether calls wait in this session with a server for longer than until `now`.
+    async fn is_waited_for(
+        &self,
+        agent: &AgentName,
+        server: &ServerName,
+        session: &SessionId,
+        now: Wall,
+    ) -> Result<bool, Error>;
     /// Forgets it. Whether it was there: of several who do this at a time one is told so.
     async fn remove_parked_call(&self, state_hash: &IdHash) -> Result<bool, Error>;
     /// Forgets those that expired before `before`. How many.

@@ -95,6 +95,12 @@ impl AnswerStream {
         }
     }
 
+    /// Lets go of it without telling the upstream anything: the process ends, and the next one goes on
+    /// with the call.
+    pub fn leave(mut self) {
+        self.cancel_on_drop = None;
+    }
+
     /// The next message; `None` after the last one. Safe to drop while waiting.
     pub async fn next(&mut self) -> Option<Message> {
         std::future::poll_fn(|cx| self.poll_next(cx)).await

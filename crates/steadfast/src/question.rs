@@ -1,6 +1,7 @@
 //! A question of a server to its agent, and where its answer goes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use steadfast_core::bridge::questions;
@@ -23,7 +24,13 @@ pub struct ServerRequest {
     place: Option<Box<Place>>,
     reply_to: Option<ReplyTo>,
     /// Held as long as the question is open.
-    open: Option<Arc<()>>,
+    open: Option<Arc<Questions>>,
+}
+
+/// What the open questions of one call share.
+#[derive(Debug, Default)]
+pub(crate) struct Questions {
+    left: AtomicBool,
 }
 
 /// Who waits for the answer.
@@ -87,7 +94,7 @@ impl ServerRequest {
     }
 
     /// The same on the stream of a call that stands at `place`.
-    pub(crate) fn on_stream(mut self, place: Place, open: Arc<()>) -> Self {
+    pub(crate) fn on_stream(mut self, place: Place, open: Arc<Questions>) -> Self {
         self.place = Some(Box::new(place));
         self.open = Some(open);
         self
@@ -122,6 +129,12 @@ impl ServerRequest {
     pub fn id(&self) -> Option<&str> {
         let id = envelope::read(&self.message).ok()?.id?;
         std::str::from_utf8(self.message.get(id)?).ok()
+    }
+
+    /// Whether whoever asks gives up by itself, and says so on the stream of the call.
+    #[must_use]
+    pub fn ends_by_itself(&self) -> bool {
+        matches!(self.reply_to, Some(ReplyTo::Bridge(_)))
     }
 
     /// Whether an agent that declared these capabilities (raw JSON) can be asked it.
@@ -175,10 +188,23 @@ impl ServerRequest {
         self.reply_to = None;
     }
 
+    /// Leaves it, and all others of its call, open at the server: the process ends, and the next one goes
+    /// on with the call ([`Link::take_up`]).
+    pub fn leave(mut self) {
+        if let Some(open) = &self.open {
+            open.left.store(true, Ordering::Relaxed);
+        }
+        self.reply_to = None;
+    }
+
     fn refused(&mut self, refusal: Refusal) {
         let Some(reply_to) = self.reply_to.take() else {
             return;
         };
+        let questions = self.open.as_ref();
+        if questions.is_some_and(|questions| questions.left.load(Ordering::Relaxed)) {
+            return;
+        }
         let Some(id) = self.id() else {
             return;
         };

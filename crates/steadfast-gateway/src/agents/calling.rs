@@ -231,6 +231,14 @@ impl Calling {
         self.leg = Some(Box::new(leg));
     }
 
+    /// Lets go of it without telling the server anything: the next process goes on with the call.
+    pub(crate) fn leave(self) {
+        match self.phase {
+            Phase::Streaming(stream) => stream.leave(),
+            Phase::Calling(_) | Phase::Done => {}
+        }
+    }
+
     /// What comes next. After `Last` or `End` it is `End`.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
         loop {

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use sqlx::query;
 use steadfast_core::connection::handshake::Known;
-use steadfast_core::{AgentName, ServerName, Wall};
+use steadfast_core::{AgentName, ServerName, SessionId, Wall};
 
 use super::SqliteRecords;
 use super::rows::Meta;
@@ -306,6 +306,25 @@ impl Records for SqliteRecords {
         let statement =
             query("SELECT * FROM parked_calls WHERE state_hash = ?").bind(state_hash.to_vec());
         self.one(statement).await
+    }
+
+    async fn is_waited_for(
+        &self,
+        agent: &AgentName,
+        server: &ServerName,
+        session: &SessionId,
+        now: Wall,
+    ) -> Result<bool, Error> {
+        let statement = query(
+            "SELECT * FROM parked_calls WHERE agent = ? AND server = ? AND session = ? \
+             AND expires_at >= ? LIMIT 1",
+        )
+        .bind(text(agent))
+        .bind(server_text(server))
+        .bind(session.as_str().to_owned())
+        .bind(now.0);
+        let call: Option<ParkedCallRecord> = self.one(statement).await?;
+        Ok(call.is_some())
     }
 
     async fn remove_parked_call(&self, state_hash: &IdHash) -> Result<bool, Error> {

@@ -55,6 +55,7 @@ macro_rules! instantiate {
             idle_agent_sessions_are_removed_and_others_stay
             parked_calls_come_back_as_they_were_put
             a_parked_call_is_taken_once
+            a_session_is_waited_for_while_calls_are_parked_in_it
             expired_parked_calls_are_removed_and_others_stay
             parked_calls_go_with_their_agent_and_their_server
             grants_come_back_as_they_were_put

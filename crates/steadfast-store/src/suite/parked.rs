@@ -1,6 +1,6 @@
 //! Calls that wait for their second leg.
 
-use steadfast_core::Wall;
+use steadfast_core::{SessionId, Wall};
 
 use super::samples::{agent, parked_call, server};
 use crate::records::SharedRecords;
@@ -31,6 +31,26 @@ pub async fn a_parked_call_is_taken_once(records: SharedRecords) {
     assert!(records.remove_parked_call(hash).await.unwrap());
     assert!(!records.remove_parked_call(hash).await.unwrap());
     assert_eq!(records.parked_call(hash).await.unwrap(), None);
+}
+
+/// Whoever stops leaves such a session to the next.
+pub async fn a_session_is_waited_for_while_calls_are_parked_in_it(records: SharedRecords) {
+    let call = parked_call("s1", "a", "crm");
+    let session = call.session.clone().unwrap();
+    let waited_for = async |agent: &str, server: &str, session: &SessionId, now| {
+        let (agent, server) = (agent.into(), server.into());
+        let found = records.is_waited_for(&agent, &server, session, Wall(now));
+        found.await.unwrap()
+    };
+    assert!(!waited_for("a", "crm", &session, 20).await);
+    records.put_parked_call(&call).await.unwrap();
+    assert!(waited_for("a", "crm", &session, 20).await);
+    assert!(!waited_for("a", "crm", &session, 31).await, "too late");
+    assert!(!waited_for("b", "crm", &session, 20).await);
+    assert!(!waited_for("a", "mail", &session, 20).await);
+    assert!(!waited_for("a", "crm", &SessionId::from("another"), 20).await);
+    assert!(records.remove_parked_call(&call.state_hash).await.unwrap());
+    assert!(!waited_for("a", "crm", &session, 20).await);
 }
 
 /// What nobody comes back for does not stay.

@@ -207,6 +207,9 @@ impl Driver {
         let route = &pending.opened.route;
         if let Err(fault) = outcome {
             self.stop_listening().await;
+            if pending.opened.resumed && fault.kind == Kind::SessionLost {
+                return self.ended_meanwhile(attempt, route.generation).await;
+            }
             let reachable = fault.kind != Kind::SessionLost;
             self.close_session(route.generation, reachable).await;
             return self
@@ -224,6 +227,14 @@ impl Driver {
         if let Some(listener) = self.link.listener.read().clone() {
             listener.reopened(&self.link);
         }
+    }
+
+    /// The session on record was still known, and then it was not: another process on the same record has
+    /// ended it. As where it was gone before, the attempt goes on with a new one.
+    async fn ended_meanwhile(&mut self, attempt: AttemptId, generation: Generation) {
+        self.note_lost_session(generation, "ended while it was taken up");
+        self.close_session(generation, false).await;
+        self.open(attempt, Claim::Again).await;
     }
 
     /// Session id and revision go on record, so that a restarted keeper goes on with the session.
@@ -320,12 +331,31 @@ impl Driver {
     }
 
     async fn close_session(&mut self, generation: Generation, reachable: bool) {
+        if self.shared.is_stopping() && self.is_waited_for().await {
+            // Both stay, the session and its record: the next process goes on with them.
+            return;
+        }
         self.forget_session().await;
         let closed = session::Event::Closed {
             generation,
             reachable,
         };
         Box::pin(self.feed_session(closed)).await;
+    }
+
+    /// Whether a call on record waits in the session for its agent's answer.
+    async fn is_waited_for(&self) -> bool {
+        let record = self.record.as_ref();
+        let Some(session) = record.and_then(|record| record.id.as_ref()) else {
+            return false;
+        };
+        let (agent, server) = (&self.link.agent, &self.link.server);
+        let store = &self.shared.store;
+        let found = store.is_waited_for(agent, server, session, clock::wall());
+        found.await.unwrap_or_else(|error| {
+            tracing::warn!(%agent, %server, %error, "the session is left open: calls may wait in it");
+            true
+        })
     }
 
     /// Tells the server that a session ends, but not while it owes an answer in it.

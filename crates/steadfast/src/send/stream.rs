@@ -23,7 +23,7 @@ use crate::call::{Answer, AnswerStream, Failure, Message, NotObserved};
 use crate::clock;
 use crate::link::Link;
 use crate::perform::events::{Events, Read};
-use crate::question::{Place, ServerRequest};
+use crate::question::{Place, Questions, ServerRequest};
 use crate::route::{Busy, Route};
 
 /// Messages that wait for a slow agent; then the upstream is read no further.
@@ -102,7 +102,7 @@ pub(super) struct Reader {
     limits: stream::Policy,
     attempts: u64,
     /// Shared with every question that is open: while the agent is asked the server may be silent.
-    questions: Arc<()>,
+    questions: Arc<Questions>,
     /// The server's ids of questions that an earlier reader of this stream has seen.
     settled: Vec<RpcId>,
 }

@@ -253,10 +253,38 @@ async fn gw_05_a_parked_call_does_not_wait_for_ever() {
 #[tokio::test]
 async fn gw_05_a_parked_call_outlives_the_gateway() {
     let server = Server::start(legacy(room()).resumable(Some(50))).await;
-    let mut rig = Rig::with(Era::Modern, server, |daemon| daemon).await;
+    goes_on_after(server, async |rig| rig.daemon.restart().await).await;
+}
+
+/// The same where the gateway is stopped, and stopped once more before the agent comes back: nobody ends the
+/// session, or answers in the agent's place. Also not where the tool only reads, and a disconnect would mean
+/// that the result is not wanted any more.
+#[tokio::test]
+async fn gw_05_a_parked_call_outlives_a_stop_of_the_gateway() {
+    let server = Server::start(legacy(room()).resumable(Some(50))).await;
+    goes_on_after(server, async |rig| {
+        for _ in 0..2 {
+            let (ended, _) = rig.daemon.terminate().await?;
+            assert!(ended.success(), "{ended}");
+            let log = rig.server.log();
+            assert_eq!(log.http("DELETE").len(), 0, "{log}");
+            assert_eq!((responses(log), log.count(CANCELLED)), (vec![], 0), "{log}");
+            rig.daemon.restart().await?;
+            rig.daemon.wait_state("dev", "fake", "connected").await?;
+        }
+        Ok(())
+    })
+    .await;
+}
+
+async fn goes_on_after(server: Server, an_end: impl AsyncFnOnce(&mut Rig) -> std::io::Result<()>) {
+    let mut rig = Rig::with(Era::Modern, server, |daemon| {
+        daemon.read_tool("fake", "ask")
+    })
+    .await;
     let (asked, state) = required(&rig.agent.request(CALL, ask()).await.unwrap());
     assert_eq!(asked["1"]["method"], "elicitation/create");
-    rig.daemon.restart().await.unwrap();
+    an_end(&mut rig).await.unwrap();
     let mut params = second(json!({"1": accepted("blue")}), &state);
     params["_meta"] = json!({"progressToken": "after"});
     let answer = rig.agent.request(CALL, params).await.unwrap();

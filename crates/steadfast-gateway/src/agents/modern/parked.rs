@@ -3,6 +3,7 @@
 //! another process needs to go on with it is on record before the agent learns the state.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -69,6 +70,17 @@ pub(super) struct Parked {
     timer: AbortHandle,
 }
 
+impl Parked {
+    /// Leaves it to the next process, which finds it on record.
+    fn leave(self) {
+        self.timer.abort();
+        for keyed in self.questions {
+            keyed.question.leave();
+        }
+        self.calling.leave();
+    }
+}
+
 /// What a state stands for.
 #[derive(Debug)]
 pub(super) enum Found {
@@ -84,6 +96,8 @@ pub(crate) struct Parking {
     records: SharedRecords,
     states: Arc<Unguessable>,
     waiting: Mutex<HashMap<IdHash, Parked>>,
+    /// Whether the gateway stops: then calls are left to the next process.
+    stopping: AtomicBool,
     patience: Duration,
 }
 
@@ -97,6 +111,7 @@ impl Parking {
             records,
             states,
             waiting: Mutex::default(),
+            stopping: AtomicBool::new(false),
             patience,
         })
     }
@@ -129,7 +144,13 @@ impl Parking {
             binding,
             timer: timer.abort_handle(),
         };
-        self.waiting.lock().insert(hash, parked);
+        let mut waiting = self.waiting.lock();
+        if self.stopping.load(Ordering::Relaxed) {
+            drop(waiting);
+            parked.leave();
+        } else {
+            waiting.insert(hash, parked);
+        }
         Ok(state)
     }
 
@@ -209,6 +230,15 @@ impl Parking {
         if let Err(error) = self.records.remove_expired_parked_calls(now).await {
             tracing::warn!(%error, "calls that waited too long could not be removed from the store");
         }
+    }
+
+    /// The gateway stops: what waits is on record, and its servers are told nothing.
+    pub(crate) fn leave_all(&self) {
+        let mut waiting = self.waiting.lock();
+        self.stopping.store(true, Ordering::Relaxed);
+        let left = std::mem::take(&mut *waiting);
+        drop(waiting);
+        left.into_values().for_each(Parked::leave);
     }
 
     /// Drops the calls of connections that are no more.
