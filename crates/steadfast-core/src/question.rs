@@ -43,6 +43,16 @@ pub fn addressee<C: PartialEq>(in_flight: &[Option<C>], present: usize) -> Addre
     }
 }
 
+/// What tells an agent that the answer to a question is not waited for any more; `id` is the raw JSON of
+/// the question's (2025-11-25 lifecycle, "Timeouts": "SHOULD issue a cancellation notification for that
+/// request and stop waiting for a response").
+#[must_use]
+pub fn taken_back(id: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"no answer in time"}}}}"#
+    )
+}
+
 /// Why a question is not answered by the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use steadfast::{CallHandle, Isolated, Keeper, Link, Notice, ServerRequest};
+use steadfast::{CallHandle, Isolated, Keeper, Link, Message, Notice, ServerRequest};
 use steadfast_core::bridge::{Client, Level};
 use steadfast_core::question::{self, Refusal};
 use steadfast_core::wire::{envelope, splice};
@@ -65,7 +65,8 @@ struct Question {
     server_id: Option<RpcId>,
     /// The call that caused it; none for the listening stream.
     call: Option<u64>,
-    request: ServerRequest,
+    /// None once the server has been told that nobody answers, and the agent has yet to learn it.
+    request: Option<ServerRequest>,
 }
 
 impl Session {
@@ -261,15 +262,18 @@ impl Session {
             with: with.as_bytes(),
         }];
         let message = splice::apply(source, &mut edits).into();
+        let is_ours_to_end = !request.ends_by_itself();
         live.questions.push(Question {
             id,
             server: server.clone(),
             server_id,
             call,
-            request,
+            request: Some(request),
         });
         drop(live);
-        tokio::spawn(give_up(Arc::downgrade(self), id, self.input_wait));
+        if is_ours_to_end {
+            tokio::spawn(give_up(Arc::downgrade(self), id, self.input_wait));
+        }
         Ok(message)
     }
 
@@ -283,7 +287,40 @@ impl Session {
             .questions
             .iter()
             .position(|question| question.id == *id)?;
-        Some(live.questions.swap_remove(at).request)
+        live.questions.swap_remove(at).request
+    }
+
+    /// Nobody answered a question in time: the server is told, and so is the agent, on the stream on which
+    /// it was asked.
+    fn give_up(&self, id: i64) {
+        let mut live = self.live.lock();
+        let Some(question) = live.questions.iter_mut().find(|it| it.id == id) else {
+            return;
+        };
+        let request = question.request.take();
+        let own = request.as_ref().and_then(ServerRequest::id);
+        // As the server would say it: the agent's id takes the place of the server's on the way.
+        let message = Bytes::from(question::taken_back(own.unwrap_or("null")));
+        let (server, call) = (question.server.clone(), question.call);
+        let calls = live.calls.iter();
+        let handle = calls
+            .filter(|(number, ..)| Some(*number) == call)
+            .map(|(.., handle)| handle.clone())
+            .next();
+        drop(live);
+        drop(request);
+        match (handle, self.listening_now()) {
+            (Some(handle), _) => {
+                // A call that is over takes its questions with it.
+                let _ = handle.aside(Message::Notification(message));
+            }
+            (None, Some(stream)) => {
+                if let Some(message) = self.translate(&server, message) {
+                    stream.append(message);
+                }
+            }
+            (None, None) => drop(self.take_question(&RpcId::Integer(id))),
+        }
     }
 
     /// A notification on its way to the agent. Where it takes a question back, it gets the id that the
@@ -307,7 +344,9 @@ impl Session {
         let question = live.questions.swap_remove(at);
         drop(live);
         let id = question.id.to_string();
-        question.request.withdraw();
+        if let Some(request) = question.request {
+            request.withdraw();
+        }
         let mut edits = [splice::Edit {
             range,
             with: id.as_bytes(),
@@ -319,10 +358,13 @@ impl Session {
     pub(crate) fn asker_of(&self, token: &[u8]) -> Option<ServerName> {
         let live = self.live.lock();
         let asked = live.questions.iter().find(|question| {
-            let source = &question.request.message;
-            let read = envelope::read(source).ok();
-            let given = read.and_then(|read| envelope::read_params(source, &read).progress_token);
-            given.is_some_and(|range| source.get(range) == Some(token))
+            let source = question.request.as_ref().map(|request| &request.message);
+            source.is_some_and(|source| {
+                let read = envelope::read(source).ok();
+                let given =
+                    read.and_then(|read| envelope::read_params(source, &read).progress_token);
+                given.is_some_and(|range| source.get(range) == Some(token))
+            })
         });
         asked.map(|question| question.server.clone())
     }
@@ -392,11 +434,11 @@ impl Live {
     }
 }
 
-/// A question that nobody answered for so long is dropped, which tells the server.
+/// How long a question may wait.
 async fn give_up(session: Weak<Session>, id: i64, wait: Duration) {
     tokio::time::sleep(wait).await;
     if let Some(session) = session.upgrade() {
-        drop(session.take_question(&RpcId::Integer(id)));
+        session.give_up(id);
     }
 }
 

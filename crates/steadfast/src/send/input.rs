@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use steadfast_core::bridge::questions::{self, InputRequired, Kind, Question};
+use steadfast_core::question;
 use steadfast_core::wire::envelope;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -122,13 +123,15 @@ async fn answers(
     let until = Instant::now() + patience;
     let mut answers = Vec::with_capacity(waiting.len());
     for question in waiting {
-        answers.push(question.answer(until).await?);
+        answers.push(question.answer(until, sender).await?);
     }
     Ok(answers)
 }
 
 /// A question that the agent has been asked.
 struct Waiting {
+    /// The id that it was asked under.
+    id: i64,
     kind: Kind,
     answer: oneshot::Receiver<Bytes>,
 }
@@ -143,20 +146,29 @@ impl Waiting {
         // Where nobody listens any more it comes back as unanswered.
         let _ = sender.send(Message::Request(request)).await;
         Self {
+            id,
             kind: question.kind,
             answer,
         }
     }
 
     /// The result that the agent gave, or the one that stands for none.
-    async fn answer(self, until: Instant) -> Result<String, String> {
+    async fn answer(
+        self,
+        until: Instant,
+        sender: &mpsc::Sender<Message>,
+    ) -> Result<String, String> {
         let failed = match tokio::time::timeout_at(until, self.answer).await {
             Ok(Ok(response)) => match result_of(&response) {
                 Ok(result) => return Ok(result),
                 Err(said) => said,
             },
             Ok(Err(_)) => "the agent is gone".to_owned(),
-            Err(_) => "no answer in time".to_owned(),
+            Err(_) => {
+                let taken_back = question::taken_back(&self.id.to_string());
+                let _ = sender.send(Message::Notification(taken_back.into())).await;
+                "no answer in time".to_owned()
+            }
         };
         match self.kind.unanswered() {
             Some(result) => Ok(result.to_owned()),

@@ -28,6 +28,16 @@ async fn finish(mut pending: Pending) -> (Vec<Value>, Value) {
     }
 }
 
+/// The questions that the agent was told to forget.
+fn taken_back(messages: &[Value]) -> Vec<Value> {
+    let cancelled = messages
+        .iter()
+        .filter(|it| it["method"] == "notifications/cancelled");
+    cancelled
+        .map(|it| it["params"]["requestId"].clone())
+        .collect()
+}
+
 fn text(message: &Value) -> &str {
     message["result"]["content"][0]["text"]
         .as_str()
@@ -240,8 +250,10 @@ async fn gw_05_a_question_does_not_wait_for_ever() {
     .await;
     let mut pending = rig.agent.start(CALL, ask()).await.unwrap();
     let question = next_question(&mut pending).await;
-    let (_, answer) = finish(pending).await;
+    let (before, answer) = finish(pending).await;
     assert_eq!(text(&answer), r#"{"room":{"action":"cancel"}}"#);
+    // Told under the id that it knows, before the answer.
+    assert_eq!(taken_back(&before), [question["id"].clone()], "{before:?}");
     let late = rig.agent.respond(&question["id"], accepted("blue")).await;
     assert_eq!(late.unwrap(), 202);
     rig.works().await;

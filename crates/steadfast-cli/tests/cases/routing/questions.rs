@@ -155,6 +155,35 @@ async fn gw_05_a_question_to_an_agent_that_left_is_cancelled_within_the_limit() 
     answer_to(&server, "ask-1").await;
 }
 
+/// Nobody answers in time: the server is told, and the agent under the id that it knows, on the stream on which
+/// it was asked.
+#[tokio::test]
+async fn gw_05_an_agent_is_told_of_a_question_that_is_not_waited_for() {
+    let server = Server::start(legacy()).await;
+    let builder = builder(&server).set_text("retry.input_wait", "300ms");
+    let daemon = connected(builder, &["a"]).await;
+    let a = agent(&daemon, "a").await;
+    let mut stream = a.open_get(None).await.unwrap();
+    listening(&server, 1).await;
+    let told = |message: Value, question: &Value| {
+        assert_eq!(message["method"], "notifications/cancelled", "{message}");
+        assert_eq!(message["params"]["requestId"], question["id"], "{message}");
+    };
+
+    server.notify(&elicitation("alone", json!({})));
+    let question = stream.message().await.unwrap().unwrap();
+    told(stream.message().await.unwrap().unwrap(), &question);
+    answer_to(&server, "alone").await;
+
+    let mut pending = a.start("tools/call", tool("ask")).await.unwrap();
+    let question = pending.message().await.unwrap().unwrap();
+    told(pending.message().await.unwrap().unwrap(), &question);
+    assert_eq!(
+        answer_to(&server, "ask-1").await["result"],
+        json!({ "action": "cancel" })
+    );
+}
+
 /// A server that asks on its own stream does not say whose question it is.
 #[tokio::test]
 async fn gw_05_a_question_on_the_servers_own_stream_reaches_the_only_caller() {
