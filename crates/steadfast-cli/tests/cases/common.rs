@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use testkit::daemon::Builder;
-use testkit::{Agent, Daemon, RequestLog, Server};
+use testkit::{Agent, Answer, Daemon, RequestLog, Server};
 
 /// Long enough for anything that should happen; a test that reaches it has failed.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -33,6 +34,14 @@ pub(crate) async fn agents_of_both_eras(daemon: &Daemon) -> [(&'static str, Agen
     let legacy = agent(daemon).await;
     let modern = daemon.modern_agent("dev", "fake").await.unwrap();
     [("legacy", legacy), ("modern", modern)]
+}
+
+/// Calls a tool and asks for log messages, which a modern agent gets of no request that does not (2026-07-28
+/// server/utilities/logging, "Per-request log level").
+pub(crate) async fn call_with_logs(agent: &Agent, tool: &str, arguments: Value) -> Answer {
+    let meta = json!({ "io.modelcontextprotocol/logLevel": "debug" });
+    let answer = agent.call_with_meta(tool, arguments, meta).await;
+    answer.unwrap()
 }
 
 /// Watches for a while that something does not happen: what must not be repeated is seen by nothing else.

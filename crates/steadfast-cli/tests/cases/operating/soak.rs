@@ -23,6 +23,8 @@ const LANES: usize = 4;
 const GROWTH: u64 = 32 << 20;
 /// Idle connections that are on their way out.
 const FILES: usize = 16;
+/// How often the end is looked at again.
+const RESTS: usize = 5;
 
 /// xorshift: the same seed makes the same choices.
 struct Random(u64);
@@ -86,7 +88,7 @@ enum Caller {
     /// Each at an address of its own.
     Each(Vec<Agent>),
     /// All at one.
-    All(Agent),
+    All(Box<Agent>),
 }
 
 impl Caller {
@@ -104,7 +106,7 @@ impl Caller {
             if is_legacy {
                 agent.initialize().await.unwrap();
             }
-            return Self::All(agent);
+            return Self::All(Box::new(agent));
         }
         let mut agents = Vec::new();
         for server in 0..SERVERS {
@@ -303,6 +305,10 @@ struct Held {
 }
 
 impl Held {
+    fn is_like(self, before: Self) -> bool {
+        self.files <= before.files + FILES && self.bytes <= before.bytes + GROWTH
+    }
+
     fn by(pid: u32) -> Self {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -362,7 +368,14 @@ async fn soak_gateway() {
     let mut ended = soak.calls(calls / 10, &mut random).await;
     let before = soak.at_rest().await;
     ended.extend(soak.calls(calls - calls / 10, &mut random).await);
-    let after = soak.at_rest().await;
+    let mut after = soak.at_rest().await;
+    // How many idle connections an opening leaves depends on how busy the machine is. A leak is there each time.
+    for _ in 0..RESTS {
+        if after.is_like(before) {
+            break;
+        }
+        after = soak.at_rest().await;
+    }
 
     assert_eq!(
         ended.len(),
@@ -378,12 +391,5 @@ async fn soak_gateway() {
         "{answered} answered, {unavailable} not sent, {lost} not observed; {before:?}, then {after:?}"
     );
     assert!(answered > calls / 2, "{answered} of {calls} were answered");
-    assert!(
-        after.files <= before.files + FILES,
-        "files: {before:?}, then {after:?}"
-    );
-    assert!(
-        after.bytes <= before.bytes + GROWTH,
-        "memory: {before:?}, then {after:?}"
-    );
+    assert!(after.is_like(before), "{before:?}, then {after:?}");
 }

@@ -8,6 +8,7 @@ use testkit::script::{call, get};
 use testkit::{Behaviour, Reply, Request, Server};
 use tokio::task::JoinSet;
 
+use crate::common::call_with_logs;
 use crate::rig::{AT_ONCE, BOTH, Era, PAIRINGS, Rig, assert_unknown, event, log_message, seen};
 
 /// How a line may end; `mixed` takes one after the other.
@@ -96,7 +97,7 @@ async fn sp_02_byte_by_byte_in_every_pairing_of_eras() {
             .on(call("echo"))
             .reply_with(|request| event_stream().drip(1, AT_ONCE).body(three_events(request)));
         for (ends, _) in LINE_ENDS {
-            let answer = rig.agent.call("echo", json!({"ends": ends})).await.unwrap();
+            let answer = call_with_logs(&rig.agent, "echo", json!({"ends": ends})).await;
             assert_three_events(&answer, &format!("{agent:?} {server:?} {ends}"));
         }
     }
@@ -200,7 +201,7 @@ async fn sp_03_an_invalid_byte_costs_its_own_message_only() {
                 .body(event(None, &log_message("good").to_string()))
                 .body(event(None, &response))
         });
-        let answer = rig.agent.call("echo", json!({})).await.unwrap();
+        let answer = call_with_logs(&rig.agent, "echo", json!({})).await;
         let what = format!("{agent:?} {server:?}: {answer:?}");
         assert_eq!(answer.text(), "end", "{what}");
         let notifications = answer.notifications();

@@ -6,7 +6,7 @@ use testkit::script::{call, post};
 use testkit::{Behaviour, Reply, RequestLog, Server, sse};
 
 use super::log_message;
-use crate::common::{LIMIT, agent, agents_of_both_eras, daemon};
+use crate::common::{LIMIT, agent, agents_of_both_eras, call_with_logs, daemon};
 
 /// What a server may say first: a notification, a comment, a question, a heartbeat.
 fn preamble(ping_id: &str) -> String {
@@ -87,7 +87,7 @@ async fn st_09_the_answer_to_a_call_may_come_behind_other_messages() {
                 .script()
                 .first_on(call("add_row").times(1))
                 .reply(reply);
-            let answer = agent.call("add_row", json!({ "by": era })).await.unwrap();
+            let answer = call_with_logs(&agent, "add_row", json!({ "by": era })).await;
             assert_eq!(answer.text(), "done", "{era}: {answer:?}");
             let said = answer.notifications();
             let first = |message: &Value| message["params"]["data"] == "first";
