@@ -3,6 +3,7 @@
 mod consent;
 mod isolated;
 mod notices;
+mod shared;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -12,8 +13,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use steadfast_core::sleep::Slept;
-use steadfast_core::{AgentName, Fault, Kind, ServerName, connection, session, stream};
-use steadfast_store::{Error, SharedRecords, SharedStore, Transition, Vault};
+use steadfast_core::{AgentName, Fault, Kind, ServerName};
+use steadfast_store::{Error, SharedRecords, SharedStore, Vault};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -31,7 +32,10 @@ use crate::report::Report;
 use crate::route::Upstream;
 use crate::sleep;
 
+use shared::{Farewells, write_history};
+
 pub use isolated::Isolated;
+pub(crate) use shared::Shared;
 
 /// What happened to a connection: feeds the change stream.
 #[derive(Clone, Debug)]
@@ -56,52 +60,6 @@ pub trait Listener: Send + Sync + std::fmt::Debug {
     /// Whether anybody would hear a notification now. Where nobody does, lists whose changes a server
     /// does not announce are not asked for again.
     fn is_listened_to(&self, link: &Link) -> bool;
-}
-
-/// What all drivers share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) store: SharedRecords,
-    pub(crate) retry: Arc<config::Retry>,
-    pub(crate) connection_policy: connection::Policy,
-    pub(crate) session_policy: session::Policy,
-    pub(crate) stream_policy: stream::Policy,
-    /// What all connections are opened through.
-    pub(crate) fleet: Arc<Fleet>,
-    /// Polite ends of sessions that are still under way.
-    pub(crate) farewells: Farewells,
-    history: mpsc::UnboundedSender<Transition>,
-    stopping: AtomicBool,
-}
-
-impl Shared {
-    /// History is written behind.
-    pub(crate) fn record(&self, transition: Transition) {
-        let _ = self.history.send(transition);
-    }
-
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed)
-    }
-}
-
-/// Tasks that tell servers goodbye; waited for, within limits, when the keeper stops.
-#[derive(Debug, Default)]
-pub(crate) struct Farewells(Mutex<Vec<JoinHandle<()>>>);
-
-impl Farewells {
-    pub(crate) fn spawn(&self, farewell: impl Future<Output = ()> + Send + 'static) {
-        let mut tasks = self.0.lock();
-        tasks.retain(|task| !task.is_finished());
-        tasks.push(tokio::spawn(farewell));
-    }
-
-    async fn all(&self) {
-        let tasks = std::mem::take(&mut *self.0.lock());
-        for task in tasks {
-            let _ = task.await;
-        }
-    }
 }
 
 type Key = (AgentName, ServerName);
@@ -507,16 +465,4 @@ fn stop(link: &Link) -> oneshot::Receiver<()> {
     let (done, ended) = oneshot::channel();
     link.tell(Input::Stop(done));
     ended
-}
-
-/// Appends what happened to the history, many entries at a time.
-async fn write_history(store: SharedRecords, mut entries: mpsc::UnboundedReceiver<Transition>) {
-    const BATCH: usize = 256;
-    let mut batch = Vec::new();
-    while entries.recv_many(&mut batch, BATCH).await > 0 {
-        if let Err(error) = store.append_history(&batch).await {
-            tracing::warn!(%error, lost = batch.len(), "history cannot be written");
-        }
-        batch.clear();
-    }
 }

@@ -1,7 +1,8 @@
 //! The transitions of a grant: what each event does in each state. What an outcome of a renewal means is
-//! in [`outcomes`].
+//! in [`outcomes`], what the server says of an access token in [`verdicts`].
 
 mod outcomes;
+mod verdicts;
 
 use super::{Action, Context, Event, Fact, Recheck, Stage, State, Step, Strikes, Tokens, schedule};
 use crate::backoff;
@@ -25,9 +26,9 @@ pub fn step(state: State, event: Event, cx: &Context<'_>) -> Step {
         Event::Renewed { attempt, tokens } => outcomes::renewed(state, attempt, tokens, cx),
         Event::Failed { attempt, failure } => outcomes::failed(state, attempt, failure, cx),
         Event::Rediscovered { attempt, found } => outcomes::rediscovered(state, attempt, found, cx),
-        Event::TokenRefused { generation } => token_refused(state, generation, cx),
-        Event::Suspected { generation } => suspected(state, generation, cx),
-        Event::TokenAccepted { generation } => token_accepted(state, generation, cx),
+        Event::TokenRefused { generation } => verdicts::token_refused(state, generation, cx),
+        Event::Suspected { generation } => verdicts::suspected(state, generation, cx),
+        Event::TokenAccepted { generation } => verdicts::token_accepted(state, generation, cx),
     }
 }
 
@@ -372,120 +373,10 @@ fn leased(state: State, until: Mono, cx: &Context<'_>) -> Step {
     enter(state, Vec::new(), "another daemon renews it", cx)
 }
 
-/// The server refused the access token with 401. It counts as expired from now on, so that no further call
-/// goes out with it.
-fn token_refused(state: State, generation: GrantGeneration, cx: &Context<'_>) -> Step {
-    if state.tokens().map(|tokens| tokens.generation) != Some(generation) {
-        return ignored(state, "not the present token", Vec::new(), cx);
-    }
-    match state {
-        State::Valid {
-            tokens, strikes, ..
-        } => outcomes::refused_by_server(tokens, strikes, cx),
-        State::Unrenewable { tokens } => {
-            ended(spent(tokens, cx), Strikes::default(), Vec::new(), cx)
-        }
-        State::Refused {
-            tokens,
-            fault,
-            recheck: Recheck::AtExpiry,
-            strikes,
-            ..
-        } => again(
-            spent(tokens, cx),
-            strikes,
-            Some(fault),
-            "the token is refused",
-            cx,
-        ),
-        State::Delayed {
-            ref tokens,
-            ref fault,
-            due,
-            strikes,
-        } if tokens.good(cx.now.wall) => {
-            let state = State::Delayed {
-                tokens: spent(tokens.clone(), cx),
-                fault: fault.clone(),
-                due,
-                strikes,
-            };
-            enter(state, Vec::new(), "the token is refused", cx)
-        }
-        State::None
-        | State::Due { .. }
-        | State::Renewing { .. }
-        | State::Delayed { .. }
-        | State::Suspect { .. }
-        | State::Refused { .. } => ignored(
-            state,
-            "it is being renewed, or was given up",
-            Vec::new(),
-            cx,
-        ),
-    }
-}
-
 /// The tokens, with an access token that is good no more.
 fn spent(mut tokens: Tokens, cx: &Context<'_>) -> Tokens {
     tokens.expires_at = tokens.expires_at.min(cx.now.wall);
     tokens
-}
-
-/// A result says that the token is no good, although the server let the call pass (AU-03). Renewed once, ahead of
-/// the next call; a token that was just renewed is not suspected again, or each failing tool would renew it.
-fn suspected(state: State, generation: GrantGeneration, cx: &Context<'_>) -> Step {
-    match state {
-        State::Valid {
-            tokens, strikes, ..
-        } if tokens.generation == generation && !is_fresh(&tokens, cx) => {
-            let fault = Fault::new(
-                Kind::RenewalDelayed,
-                "a result says that the access token is no good",
-            );
-            let state = State::Suspect {
-                tokens,
-                fault,
-                due: cx.now.mono,
-                strikes,
-            };
-            enter(state, Vec::new(), "suspected", cx)
-        }
-        State::None
-        | State::Valid { .. }
-        | State::Due { .. }
-        | State::Renewing { .. }
-        | State::Delayed { .. }
-        | State::Suspect { .. }
-        | State::Refused { .. }
-        | State::Unrenewable { .. } => ignored(state, "no reason to renew", Vec::new(), cx),
-    }
-}
-
-fn token_accepted(state: State, generation: GrantGeneration, cx: &Context<'_>) -> Step {
-    match state {
-        State::Valid {
-            tokens,
-            renew_at,
-            mut strikes,
-        } if tokens.generation == generation && strikes.fresh > 0 => {
-            strikes.fresh = 0;
-            let state = State::Valid {
-                tokens,
-                renew_at,
-                strikes,
-            };
-            enter(state, Vec::new(), "the new token is accepted", cx)
-        }
-        State::None
-        | State::Valid { .. }
-        | State::Due { .. }
-        | State::Renewing { .. }
-        | State::Delayed { .. }
-        | State::Suspect { .. }
-        | State::Refused { .. }
-        | State::Unrenewable { .. } => ignored(state, "no news", Vec::new(), cx),
-    }
 }
 
 /// Whether the access token was issued so recently that a refusal says more about the issuer than about its age.

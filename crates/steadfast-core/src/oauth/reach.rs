@@ -1,7 +1,7 @@
 //! How far discovery may lead: a server in the open must not send us to addresses that only this machine or its
 //! network can reach (2026-07-28 docs, "Security Best Practices", server-side request forgery).
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Where requests that a server's metadata asks for may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

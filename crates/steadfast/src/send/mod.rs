@@ -6,6 +6,7 @@ mod compose;
 mod input;
 mod once;
 mod progress;
+mod refused;
 mod stream;
 mod take_up;
 

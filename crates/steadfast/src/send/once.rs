@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{LOCATION, WWW_AUTHENTICATE};
 use http::uri::PathAndQuery;
 use steadfast_core::bridge::questions;
 use steadfast_core::catalog::{List, without};
 use steadfast_core::identity::{GrantGeneration, RpcId};
 use steadfast_core::quirks::{self, Media};
 use steadfast_core::wire::envelope::{self, Kind as MessageKind};
-use steadfast_core::{Era, Fault, Kind, connection, session};
+use steadfast_core::{Era, Fault, Kind, connection};
 
 use super::compose::{self, Composed};
 use super::input::Asked;
@@ -21,10 +20,10 @@ use crate::clock;
 use crate::drive::Input;
 use crate::levels;
 use crate::link::Link;
-use crate::perform::ask::{media_of, retry_after, text};
+use crate::perform::ask::media_of;
 use crate::perform::events::Events;
 use crate::perform::exchange::{Cut, Reply, Terms, Unanswered, exchange};
-use crate::route::{Route, redirect};
+use crate::route::Route;
 
 /// Everything that belongs to one try.
 pub(super) struct Attempt<'a> {
@@ -230,136 +229,13 @@ impl Attempt<'_> {
         }
     }
 
-    /// A 4xx or 5xx.
-    async fn refused(
+    /// An answer that carries the request's id is observed, whatever it says.
+    pub(super) fn observed(
         &mut self,
         status: u16,
-        media: Media,
-        headers: &http::HeaderMap,
         body: &Bytes,
+        read: &envelope::Envelope,
     ) -> Tried {
-        let challenge = text(headers, &WWW_AUTHENTICATE);
-        let answer = quirks::Answer {
-            status,
-            media,
-            body,
-            challenge: challenge.as_deref(),
-            retry_after: retry_after(headers),
-            session_attached: self.route.session.is_some(),
-            era: self.route.era(),
-        };
-        let generation = self.route.generation;
-        if let Some(rule) = quirks::unknown_session(&answer) {
-            tracing::info!(
-                agent = %self.link.agent, server = %self.link.server, rule = rule.name,
-                "the server does not know the session any more"
-            );
-            self.link.tell(Input::Session(session::Event::Refused {
-                generation,
-                rule: rule.name,
-            }));
-            return Tried::Again {
-                after: Some(generation),
-                why: Why::Session,
-                sent: self.sent,
-            };
-        }
-        if quirks::other_era(&answer).is_some() {
-            // 2026-07-28 versioning: "re-probing if the cached assumption later fails".
-            let fault = Fault::new(Kind::SessionLost, "the server speaks another era now");
-            self.link.lost(generation, fault);
-            return Tried::Again {
-                after: Some(generation),
-                why: Why::Session,
-                sent: self.sent,
-            };
-        }
-        if quirks::header_mismatch(&answer).is_some() && self.headers_changed().await {
-            return Tried::Again {
-                after: None,
-                why: Why::Headers,
-                sent: self.sent,
-            };
-        }
-        if status == 401 {
-            // Never passed on: the agent would renew the wrong token (architecture, connections 10).
-            return self.credential_refused(quirks::fault_of(&answer)).await;
-        }
-        let read = envelope::read(body).ok();
-        if let Some(read) = read
-            && (self.is_own_id(&read, body) || (status < 500 && status != 429 && read.id.is_none()))
-            && matches!(read.kind, MessageKind::Result | MessageKind::Error)
-        {
-            return self.observed(status, body, &read);
-        }
-        // A status proves nothing about execution (WR-05).
-        let fault = quirks::fault_of(&answer);
-        self.link.doubt(generation);
-        self.lost(fault.message.clone(), Some(fault))
-    }
-
-    /// 401 refuses before execution, so the call may be sent again with a newer token: once (AU-02).
-    async fn credential_refused(&self, fault: Fault) -> Tried {
-        let generation = self.route.generation;
-        let renewed = match self.token {
-            Some(token) => self.route.upstream.credential().refused(token).await,
-            None => Err(fault),
-        };
-        match renewed {
-            Ok(()) => Tried::Again {
-                after: None,
-                why: Why::Credential,
-                sent: self.sent,
-            },
-            Err(fault) => {
-                self.link.lost(generation, fault);
-                Tried::Again {
-                    after: Some(generation),
-                    why: Why::Unsent,
-                    sent: self.sent,
-                }
-            }
-        }
-    }
-
-    /// Whether the list of tools now asks for other headers than were sent (2026-07-28
-    /// streamable-http, "Client Behavior": call tools/list, then retry with the appropriate headers).
-    async fn headers_changed(&self) -> bool {
-        let Some(tool) = &self.job.policy.tool else {
-            return false;
-        };
-        let before = self.link.listed(List::Tools);
-        self.link.ask_again_for_tools().await;
-        let after = self.link.listed(List::Tools);
-        match (before, after) {
-            (Some(before), Some(after)) => before.mirrored(tool) != after.mirrored(tool),
-            (None, Some(after)) => !after.mirrored(tool).is_empty(),
-            (Some(_) | None, None) => false,
-        }
-    }
-
-    /// 307 and 308 within the origin are followed; anything else is not, for a call (HT-01).
-    fn redirected(&mut self, reply: &Reply) -> Tried {
-        let status = reply.status.as_u16();
-        match redirect(&self.route.upstream, reply.headers.get(LOCATION)) {
-            Ok(to) if matches!(status, 307 | 308) => Tried::Moved {
-                to,
-                sent: self.sent,
-            },
-            Ok(_) => {
-                // The new address is learned through a harmless request.
-                self.link.doubt(self.route.generation);
-                self.lost("redirected", None)
-            }
-            Err(fault) => {
-                let evidence = format!("redirected: {}", fault.message);
-                self.lost(evidence, Some(fault))
-            }
-        }
-    }
-
-    /// An answer that carries the request's id is observed, whatever it says.
-    fn observed(&mut self, status: u16, body: &Bytes, read: &envelope::Envelope) -> Tried {
         self.link.heard();
         self.learn_path();
         match self.whole(status, body, read) {
@@ -424,7 +300,7 @@ impl Attempt<'_> {
         }
     }
 
-    fn is_own_id(&self, read: &envelope::Envelope, body: &[u8]) -> bool {
+    pub(super) fn is_own_id(&self, read: &envelope::Envelope, body: &[u8]) -> bool {
         read.rpc_id(body) == Some(RpcId::Integer(self.id))
     }
 
