@@ -141,9 +141,11 @@ impl Run {
     }
 
     async fn run(self) {
-        // The second leg of a modern question is part of the same run.
-        let continues =
-            self.session.is_none() && self.request.pointer("/params/requestState").is_some();
+        // The second leg of a modern question is part of the same run; a question may come without a state, and a
+        // state without a question.
+        let is_later = |member: &str| self.request.pointer(member).is_some();
+        let continues = self.session.is_none()
+            && (is_later("/params/requestState") || is_later("/params/inputResponses"));
         if self.tool.recorded && !continues {
             self.shared.row(&self.tool.name, self.request.arguments());
         }
