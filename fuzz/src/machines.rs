@@ -126,6 +126,7 @@ fn fault(input: &mut Input<'_>) -> Fault {
         Kind::ScopeInsufficient,
         Kind::Forbidden,
         Kind::Misconfigured,
+        Kind::VaultReference,
     ]);
     Fault::new(kind, "seen").after(delay(input))
 }

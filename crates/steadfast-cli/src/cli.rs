@@ -6,7 +6,9 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use steadfast_core::code;
 
-use crate::commands::{agent, apply, call, demo, explain, import, reload, serve, server, status};
+use crate::commands::{
+    agent, apply, call, demo, explain, import, reload, serve, server, status, vault,
+};
 use crate::context::{Context, Options};
 use crate::failure::{Exit, Failure};
 use crate::{logging, output};
@@ -48,6 +50,9 @@ enum Command {
     Reload(reload::Arguments),
     /// Call one tool of a server, as an agent
     Call(call::Arguments),
+    /// Set, list and remove secrets, and change the key that seals them
+    #[command(subcommand)]
+    Vault(vault::Command),
     /// Explain an error code
     Explain(explain::Arguments),
 
@@ -63,8 +68,6 @@ enum Command {
     Notices(Anything),
     #[command(hide = true, disable_help_flag = true)]
     Doctor(Anything),
-    #[command(hide = true, disable_help_flag = true)]
-    Vault(Anything),
     #[command(hide = true, disable_help_flag = true)]
     Connect(Anything),
 }
@@ -132,6 +135,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Status(arguments) => status::run(&context, arguments).await,
         Command::Reload(arguments) => reload::run(&context, arguments).await,
         Command::Call(arguments) => call::run(&context, arguments).await,
+        Command::Vault(command) => vault::run(&context, command).await,
         Command::Explain(arguments) => explain::run(&context, &arguments),
         Command::SignIn(_) => Err(not_built("sign-in")),
         Command::SignOut(_) => Err(not_built("sign-out")),
@@ -139,7 +143,6 @@ async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Operations(_) => Err(not_built("operations")),
         Command::Notices(_) => Err(not_built("notices")),
         Command::Doctor(_) => Err(not_built("doctor")),
-        Command::Vault(_) => Err(not_built("vault")),
         Command::Connect(_) => Err(not_built("connect")),
     }
 }
@@ -166,7 +169,8 @@ mod tests {
     fn help_lists_what_is_built_and_nothing_else() {
         let help = Cli::command().render_help().to_string();
         for built in [
-            "serve", "import", "apply", "agent", "server", "status", "reload", "call", "explain",
+            "serve", "import", "apply", "agent", "server", "status", "reload", "call", "vault",
+            "explain",
         ] {
             assert!(help.contains(&format!("\n  {built}")), "{built}: {help}");
         }
@@ -177,7 +181,6 @@ mod tests {
             "operations",
             "notices",
             "doctor",
-            "vault",
             "connect ",
         ] {
             assert!(!help.contains(&format!("\n  {later}")), "{later}: {help}");

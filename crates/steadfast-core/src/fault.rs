@@ -52,6 +52,8 @@ pub enum Kind {
     Forbidden,
     /// The configuration cannot work.
     Misconfigured,
+    /// The configuration names a secret that the vault does not have.
+    VaultReference,
     /// The token endpoint is not where it was.
     TokenEndpointMoved,
     /// A renewal failed for a reason that time mends.
@@ -85,6 +87,7 @@ impl Kind {
             Self::ScopeInsufficient => code::SCOPE_INSUFFICIENT,
             Self::Forbidden => code::FORBIDDEN,
             Self::Misconfigured => code::CONFIG_BAD_VALUE,
+            Self::VaultReference => code::VAULT_REFERENCE,
             Self::TokenEndpointMoved => code::TOKEN_ENDPOINT_MOVED,
             Self::RenewalDelayed => code::RENEWAL_DELAYED,
             Self::RenewalOutcomeLost => code::RENEWAL_OUTCOME_LOST,

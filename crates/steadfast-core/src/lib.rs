@@ -17,6 +17,7 @@
 //!    who may be asked what by a server.
 //! 8. [`gate`] and [`sleep`]: what concerns a whole fleet of connections.
 //! 9. [`merged`]: what the servers of an agent are together.
+//! 10. [`reference`]: secrets that the configuration names.
 //!
 //! # How to drive a machine
 //!
@@ -48,6 +49,7 @@ pub mod now;
 pub mod oauth;
 pub mod question;
 pub mod quirks;
+pub mod reference;
 pub mod revision;
 pub mod session;
 pub mod sleep;

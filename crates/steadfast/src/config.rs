@@ -5,6 +5,7 @@ mod renewal;
 mod span;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -279,7 +280,7 @@ pub enum Star {
 }
 
 /// `[servers.NAME]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
     /// The MCP endpoint.
@@ -314,6 +315,17 @@ pub struct Server {
     /// Policies of single tools.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, Tool>,
+}
+
+/// Headers, the query of the URL and the client's secret may be credentials: they do not print.
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("origin", &self.url.origin().ascii_serialization())
+            .field("headers", &self.headers.keys())
+            .field("enabled", &self.enabled)
+            .finish_non_exhaustive()
+    }
 }
 
 const fn yes() -> bool {
@@ -359,7 +371,7 @@ impl Server {
 }
 
 /// `oauth = { … }` of a server.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Oauth {
     /// The client id.
@@ -370,6 +382,15 @@ pub struct Oauth {
     pub scopes: Vec<String>,
     /// Further error codes with which this provider means "refused".
     pub dead_codes: Vec<String>,
+}
+
+impl fmt::Debug for Oauth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Oauth")
+            .field("client_id", &self.client_id)
+            .field("scopes", &self.scopes)
+            .finish_non_exhaustive()
+    }
 }
 
 /// `[servers.NAME.tools.TOOL]`.

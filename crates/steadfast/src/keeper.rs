@@ -4,6 +4,7 @@ mod consent;
 mod isolated;
 mod notices;
 mod shared;
+mod vault;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -30,6 +31,7 @@ use crate::perform::dial::Dialer;
 use crate::question::ServerRequest;
 use crate::report::Report;
 use crate::route::Upstream;
+use crate::secrets::Secrets;
 use crate::sleep;
 
 use shared::{Farewells, write_history};
@@ -76,6 +78,7 @@ struct Inner {
     shared: Arc<Shared>,
     dialer: Arc<Dialer>,
     grants: Arc<Grants>,
+    secrets: Arc<Secrets>,
     agents: Mutex<BTreeMap<AgentName, config::Agent>>,
     servers: grants::Servers,
     links: RwLock<BTreeMap<Key, Kept>>,
@@ -117,7 +120,7 @@ impl Keeper {
     ///
     /// # Errors
     ///
-    /// Where `network.ca_file` cannot be used.
+    /// Where `network.ca_file` cannot be used, and where the store cannot be read.
     pub async fn start(
         settings: config::Settings,
         store: SharedStore,
@@ -129,9 +132,11 @@ impl Keeper {
         let (history, entries) = mpsc::unbounded_channel();
         let dialer = Arc::new(dialer);
         let servers = grants::Servers::default();
+        let secrets = Secrets::load(Arc::clone(&store), vault).await;
+        let secrets =
+            Arc::new(secrets.map_err(|error| Fault::new(Kind::Misconfigured, error.to_string()))?);
         let grants = Grants::new(
-            Arc::clone(&store),
-            vault,
+            Arc::clone(&secrets),
             &settings,
             Arc::clone(&dialer),
             Arc::clone(&servers),
@@ -156,6 +161,7 @@ impl Keeper {
                 shared,
                 dialer,
                 grants,
+                secrets,
                 agents: Mutex::default(),
                 servers,
                 links: RwLock::default(),
@@ -181,7 +187,9 @@ impl Keeper {
         ));
         let changes = inner.changes.subscribe();
         let tell = tokio::spawn(notices::keep(Arc::downgrade(inner), kept, changes));
-        let background = [write, admit, watch, renew, follow, tell];
+        let every = inner.settings.renewal.check_every.duration();
+        let reread = tokio::spawn(vault::follow(Arc::downgrade(inner), every));
+        let background = [write, admit, watch, renew, follow, tell, reread];
         inner.background.lock().extend(background);
         Ok(keeper)
     }
@@ -425,6 +433,7 @@ impl Keeper {
             Arc::clone(&self.inner.dialer),
             &self.inner.shared.fleet,
             credential,
+            Arc::clone(&self.inner.secrets),
         )?;
         Ok(Some(Arc::new(upstream)))
     }

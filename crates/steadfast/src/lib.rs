@@ -48,6 +48,7 @@ mod perform;
 pub mod question;
 pub mod report;
 mod route;
+mod secrets;
 mod send;
 mod sleep;
 pub mod subscriber;

@@ -1,7 +1,7 @@
 //! What a request needs to reach a server: the configured upstream, and the route that an opening of
 //! the connection made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ use crate::legacy_sse::Waiting;
 use crate::perform::dial::{Dialer, Origin};
 use crate::perform::exchange::{Outgoing, Terms};
 use crate::perform::pool::Pool;
+use crate::secrets::{References, Secrets};
 use crate::send::Job;
 
 pub(crate) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -54,6 +55,9 @@ pub(crate) struct Upstream {
     pub(crate) member: Member,
     path: RwLock<PathAndQuery>,
     headers: HeaderMap,
+    /// What of the configuration names secrets: they are put in when a request leaves.
+    references: References,
+    secrets: Arc<Secrets>,
     /// A load balancer's cookies, where they are wanted.
     jar: Option<Jar>,
     /// The grant of the agent for this server.
@@ -68,6 +72,7 @@ impl Upstream {
         dialer: Arc<Dialer>,
         fleet: &Arc<Fleet>,
         credential: Credential,
+        secrets: Arc<Secrets>,
     ) -> Result<Self, Fault> {
         let origin = Origin::of(&config.url)?;
         let mut headers = HeaderMap::with_capacity(config.headers.len() + 4);
@@ -75,19 +80,22 @@ impl Upstream {
             headers.insert(HOST, host);
         }
         headers.insert(USER_AGENT, USER_AGENT_VALUE);
-        for (name, value) in &config.headers {
-            if value.contains("${vault:") {
-                let message = format!("the header {name} needs the vault, which is not built yet");
-                return Err(Fault::new(Kind::Misconfigured, message));
-            }
-            let (Ok(name), Ok(value)) = (
-                HeaderName::try_from(name.as_str()),
-                HeaderValue::try_from(value.as_str()),
+        let mut references = References::default();
+        references.add_client(&config)?;
+        for (written, text) in &config.headers {
+            let (Ok(name), Ok(mut value)) = (
+                HeaderName::try_from(written.as_str()),
+                HeaderValue::try_from(text.as_str()),
             ) else {
-                let message = format!("the header {name} cannot be sent: check its name and value");
+                let message =
+                    format!("the header {written} cannot be sent: check its name and value");
                 return Err(Fault::new(Kind::Misconfigured, message));
             };
-            headers.insert(name, value);
+            if !references.add_header(&name, (written, text))? {
+                // It may be a credential: not printed, and in no table of header compression (RFC 7541 section 7.1.3).
+                value.set_sensitive(true);
+                headers.insert(name, value);
+            }
         }
         let path = path_of(&config.url);
         Ok(Self {
@@ -95,6 +103,8 @@ impl Upstream {
             member: fleet.join(config.url.as_str()),
             path: RwLock::new(path),
             headers,
+            references,
+            secrets,
             jar: config.cookies.then(Jar::default),
             credential,
             config,
@@ -150,8 +160,10 @@ impl Upstream {
         if let Some(jar) = &self.jar {
             jar.add_to(&mut headers);
         }
+        // What is missing by now was there when it was looked for: then the header is not sent.
+        headers.extend(self.references.headers(&self.secrets).flatten());
         // The newest one, on every request (AU-01, AU-04); a header that the operator configured wins.
-        if !headers.contains_key(AUTHORIZATION)
+        if !self.has_own_credential()
             && let Some((_, bearer)) = self.credential.bearer()
         {
             headers.insert(AUTHORIZATION, bearer);
@@ -164,8 +176,19 @@ impl Upstream {
         }
     }
 
+    /// That every secret is there which the configuration names.
+    pub(crate) fn check_secrets(&self) -> Result<(), Fault> {
+        self.references.check(&self.secrets)
+    }
+
+    /// Whether the configuration names one of these secrets.
+    pub(crate) fn names_any_of(&self, secrets: &BTreeSet<String>) -> bool {
+        self.references.name_any_of(secrets)
+    }
+
     /// Waits while the access token is being renewed and no other is good, as long as an answer may take.
     pub(crate) async fn ready(&self) -> Result<(), Fault> {
+        self.check_secrets()?;
         if self.has_own_credential() {
             return Ok(());
         }
@@ -174,7 +197,7 @@ impl Upstream {
     }
 
     fn has_own_credential(&self) -> bool {
-        self.headers.contains_key(AUTHORIZATION)
+        self.headers.contains_key(AUTHORIZATION) || self.references.has_header(&AUTHORIZATION)
     }
 
     /// Which access token a request carries that leaves now.

@@ -10,3 +10,4 @@ pub(crate) mod reload;
 pub(crate) mod serve;
 pub(crate) mod server;
 pub(crate) mod status;
+pub(crate) mod vault;

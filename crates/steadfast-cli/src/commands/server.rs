@@ -4,6 +4,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 use steadfast::config::{self, Servers};
 use steadfast_core::code;
+use steadfast_core::reference::Template;
 use url::Url;
 
 use super::agent::{defined, widen};
@@ -221,10 +222,14 @@ pub(super) fn shown_config(config: &Value) -> Value {
 }
 
 fn mask(value: &mut Value) {
-    let is_reference = |text: &str| text.starts_with("${vault:") && text.ends_with('}');
-    if !value.as_str().is_some_and(is_reference) && !value.is_null() {
-        *value = MASK.into();
+    if value.is_null() {
+        return;
     }
+    let template = value.as_str().map(Template::read);
+    *value = match template {
+        Some(Ok(template)) if template.names().next().is_some() => template.masked(MASK).into(),
+        Some(Ok(_) | Err(_)) | None => MASK.into(),
+    };
 }
 
 /// A URL without the values of its query: keys of providers stand there.
@@ -313,7 +318,7 @@ mod tests {
         config.headers.insert("X-Key".into(), "canary".into());
         config
             .headers
-            .insert("X-Other".into(), "${vault:NAME}".into());
+            .insert("X-Other".into(), "canary ${vault:NAME}".into());
         config.oauth = Some(config::Oauth {
             client_secret: Some("canary".into()),
             ..config::Oauth::default()

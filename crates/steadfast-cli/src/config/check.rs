@@ -8,6 +8,7 @@ use steadfast::config::{Lookup, Server, Servers, Span, Tool};
 use steadfast_core::Effect;
 use steadfast_core::code::{self, Code};
 use steadfast_core::merged::names;
+use steadfast_core::reference::Template;
 use steadfast_gateway::directory::is_name;
 use url::Url;
 
@@ -263,14 +264,8 @@ impl Checker<'_, '_> {
 
     /// `${vault:NAME}` with a name.
     fn references(&mut self, path: &[&str], value: &str) {
-        let mut rest = value;
-        while let Some((_, after)) = rest.split_once("${vault:") {
-            let name = after.split_once('}').map(|(name, _)| name);
-            if !name.is_some_and(is_name) {
-                let why = "a reference is written ${vault:NAME}, with a name of A-Z a-z 0-9 _ -";
-                self.refuse_as(code::VAULT_REFERENCE, path, why);
-            }
-            rest = after;
+        if let Err(why) = Template::read(value) {
+            self.refuse_as(code::VAULT_REFERENCE, path, why.to_string());
         }
     }
 

@@ -47,7 +47,6 @@ fn every_documented_key_is_read() {
         [
             "notify",
             "servers.booking.oauth",
-            "servers.booking.headers.X-Api-Key",
             "servers.booking.tools.create_booking.repeat",
             "servers.booking.tools.create_booking.duplicate_key",
             "servers.booking.tools.create_booking.lookup",

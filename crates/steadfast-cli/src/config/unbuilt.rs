@@ -19,12 +19,6 @@ pub(crate) fn unbuilt(file: &File) -> Vec<String> {
         note(server.cookies, key("cookies"));
         note(server.allow_private_network, key("allow_private_network"));
         note(server.oauth.is_some(), key("oauth"));
-        for (header, value) in &server.headers {
-            note(
-                value.contains("${vault:"),
-                key(&format!("headers.{header}")),
-            );
-        }
         for (tool, policy) in &server.tools {
             let key = |rest: &str| key(&format!("tools.{tool}.{rest}"));
             note(policy.repeat.is_some(), key("repeat"));

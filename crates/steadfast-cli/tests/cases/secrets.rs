@@ -3,6 +3,7 @@
 mod canaries;
 mod exposure;
 mod proxies;
+mod vault;
 
 use serde_json::Value;
 use testkit::client::{self, Response};

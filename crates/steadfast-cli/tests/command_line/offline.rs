@@ -174,7 +174,6 @@ fn what_comes_later_says_so() {
         "operations",
         "notices",
         "doctor",
-        "vault",
         "connect",
     ] {
         let ended = run(&[command, "a", "--b", "c"]);

@@ -5,6 +5,7 @@ mod changes;
 mod configuration;
 mod connections;
 mod grants;
+mod vault;
 
 use std::sync::Arc;
 
@@ -43,6 +44,7 @@ pub(crate) fn router(state: State) -> Router {
         .merge(connections::routes())
         .merge(configuration::routes())
         .merge(grants::routes())
+        .merge(vault::routes())
         .merge(call::routes())
         .merge(changes::routes())
         .fallback(not_found)

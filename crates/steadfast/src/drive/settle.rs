@@ -54,6 +54,7 @@ pub(super) async fn settle(
             | Kind::ScopeInsufficient
             | Kind::Forbidden
             | Kind::Misconfigured
+            | Kind::VaultReference
             | Kind::TokenEndpointMoved
             | Kind::RenewalDelayed
             | Kind::RenewalOutcomeLost

@@ -39,6 +39,7 @@ pub(crate) use slot::{Held, Slot};
 use crate::clock;
 use crate::config;
 use crate::perform::dial::Dialer;
+use crate::secrets::Secrets;
 
 /// Whose grant, and for which server.
 pub(crate) type Owner = (AgentName, ServerName);
@@ -54,6 +55,8 @@ const SWAPS: usize = 32;
 pub(crate) struct Grants {
     store: SharedStore,
     vault: Arc<Vault>,
+    /// What the operator keeps in the vault: the secrets of configured clients.
+    secrets: Arc<Secrets>,
     policy: Policy,
     settings: config::Renewal,
     /// How long one request to an authorization server may take: shorter than the lease that covers it.
@@ -93,8 +96,7 @@ pub(super) struct Fed {
 
 impl Grants {
     pub(crate) fn new(
-        store: SharedStore,
-        vault: Arc<Vault>,
+        secrets: Arc<Secrets>,
         settings: &config::Settings,
         dialer: Arc<Dialer>,
         servers: Servers,
@@ -111,8 +113,9 @@ impl Grants {
             request_limit: settings.retry.request_timeout.duration().min(lease / 2),
             settings: renewal,
             holder: format!("{:016x}", u64::from_be_bytes(number)),
-            store,
-            vault,
+            store: Arc::clone(&secrets.store),
+            vault: Arc::clone(&secrets.vault),
+            secrets,
             dialer,
             servers,
             slots: RwLock::default(),

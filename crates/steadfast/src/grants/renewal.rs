@@ -240,7 +240,10 @@ impl Grants {
             let fault = Fault::new(Kind::TokenEndpointMoved, "no token endpoint is known");
             return Ok(Err(Failure::Moved(fault)));
         };
-        let client = client_of(record, &server, &secrets);
+        let client = match self.client_of(record, &server, &secrets) {
+            Ok(client) => client,
+            Err(fault) => return Ok(Err(Failure::Temporary(fault))),
+        };
         let dead_codes = server
             .oauth
             .as_ref()
@@ -380,24 +383,27 @@ fn kind_of(failure: &Failure) -> Kind {
     }
 }
 
-/// The client that the tokens were issued to: a refresh token is bound to it (RFC 6749 section 6).
-fn client_of(record: &GrantRecord, server: &config::Server, secrets: &GrantSecrets) -> Client {
-    let configured = server
-        .oauth
-        .as_ref()
-        .and_then(|oauth| oauth.client_secret.clone());
-    let secret = match record.client.origin {
-        ClientOrigin::Configured => configured,
-        ClientOrigin::MetadataDocument => None,
-        ClientOrigin::Registered { .. } | ClientOrigin::Imported => secrets
-            .client_secret
-            .as_ref()
-            .map(|secret| secret.expose_secret().to_owned()),
-    };
-    Client {
-        id: record.client.id.clone(),
-        secret,
-        auth: record.client.auth,
-        methods: None,
+impl Grants {
+    /// The client that the tokens were issued to: a refresh token is bound to it (RFC 6749 section 6).
+    fn client_of(
+        &self,
+        record: &GrantRecord,
+        server: &config::Server,
+        secrets: &GrantSecrets,
+    ) -> Result<Client, Fault> {
+        let secret = match record.client.origin {
+            ClientOrigin::Configured => self.secrets.of_client(server)?,
+            ClientOrigin::MetadataDocument => None,
+            ClientOrigin::Registered { .. } | ClientOrigin::Imported => secrets
+                .client_secret
+                .as_ref()
+                .map(|secret| secret.expose_secret().to_owned()),
+        };
+        Ok(Client {
+            id: record.client.id.clone(),
+            secret,
+            auth: record.client.auth,
+            methods: None,
+        })
     }
 }

@@ -13,6 +13,7 @@ use crate::operating::until;
 
 const HEADER: &str = "hK7zQ2wXv9LmR4tYb8NcJ5pD";
 const QUERY: &str = "qV3xT8mZr6WkB1nHs7GfL4yC";
+const VAULTED: &str = "vF6nP9cXj3ZtS8wDq5KbM2gR";
 const SESSION: &str = "sP5dJ9bXc2RvM7qKt3WzN8hF";
 
 /// What must not be seen: every eight characters in a row of each canary, and which one that is.
@@ -55,6 +56,7 @@ fn configured() -> Canaries {
     let mut canaries = Canaries::default();
     canaries.add("configured header", HEADER);
     canaries.add("query string", QUERY);
+    canaries.add("vault", VAULTED);
     canaries
 }
 
@@ -66,8 +68,9 @@ async fn talkative(behaviour: Behaviour) -> Server {
 }
 
 async fn start(server: &Server) -> Daemon {
-    daemon_at(&format!("{}?key={QUERY}&v=1", server.url()))
+    let daemon = daemon_at(&format!("{}?key={QUERY}&v=1", server.url()))
         .set_text("servers.fake.headers.X-Api-Key", HEADER)
+        .set_text("servers.fake.headers.X-Vaulted", "Key ${vault:VAULTED}")
         .set("retry.health_every", "\"200ms\"")
         .set("retry.request_timeout", "\"200ms\"")
         .set("retry.session_rebuilds", "1000")
@@ -76,13 +79,17 @@ async fn start(server: &Server) -> Daemon {
         .env("STEADFAST_LOG", "trace")
         .start()
         .await
-        .unwrap()
+        .unwrap();
+    let secret = json!({ "value": VAULTED });
+    let put = daemon.admin("PUT", "/api/v1/vault/VAULTED", Some(&secret));
+    assert_eq!(put.await.unwrap().0, 201);
+    daemon
 }
 
 /// Refusals and failures in which the server repeats what it was told.
 fn faults() -> Vec<Reply> {
     let told = format!(
-        "key {QUERY}, X-Api-Key: {HEADER}, session {SESSION}1, Bearer {HEADER}, ?key={QUERY}"
+        "key {QUERY}, X-Api-Key: {HEADER}, X-Vaulted: Key {VAULTED}, session {SESSION}1, Bearer {HEADER}, ?key={QUERY}"
     );
     let error = |status: u16, code: i64| json_rpc_error(status, code, &told);
     vec![
@@ -245,14 +252,15 @@ async fn says_no_secret(behaviour: Behaviour) {
     kept_hashed(daemon.data(), &canaries);
 }
 
-/// Keys and sessions of agents are on disk as hashes only.
+/// Keys and sessions of agents are on disk as hashes only, and what is in the vault is sealed.
 fn kept_hashed(data: &Path, canaries: &Canaries) {
-    let agents = canaries.of("agent");
-    assert!(!agents.0.is_empty());
+    let mut hidden = canaries.of("agent");
+    assert!(!hidden.0.is_empty());
+    hidden.0.extend(canaries.of("vault").0);
     for file in std::fs::read_dir(data).unwrap() {
         let path = file.unwrap().path();
         if path.is_file() {
-            let found = agents.found(&std::fs::read(&path).unwrap());
+            let found = hidden.found(&std::fs::read(&path).unwrap());
             assert!(found.is_none(), "{}: {found:?}", path.display());
         }
     }
