@@ -5,8 +5,7 @@
 //! - The place of a value, its [`Slot`], is authenticated with it: a value that was moved to another row, or that
 //!   belongs to an older set of tokens, does not open.
 //! - Keys are in a [`KeyRing`]: the first one seals, the others open what has not been resealed yet ([`rotation`]).
-//! - Secrets in memory are [`SecretString`](secrecy::SecretString)s: they do not print, and are overwritten when they
-//!   are dropped.
+//! - Secrets in memory are [`SecretString`]s: they do not print, and are overwritten when they are dropped.
 
 pub mod key;
 pub mod rotation;
