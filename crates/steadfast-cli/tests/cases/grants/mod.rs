@@ -1,6 +1,7 @@
 //! Grants: what an authorization server gives, kept alive by the clock. What the server of tokens saw is what counts.
 
 mod keeping;
+mod notices;
 mod renewals;
 
 use std::time::Duration;
