@@ -98,9 +98,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     fill_grants(&store, made).await?;
     let commits = records.commits();
     println!("{count} grants in {:?}, {commits} commits", begun.elapsed());
+    let servers = ["booking".into()];
     for due in [0, HOUR / 2, HOUR] {
         let begun = Instant::now();
-        let found = store.due_grants(Wall(now + due), 4, 1_000).await?.len();
+        let found = store.due_grants(&servers, Wall(now + due), 4, 1_000);
+        let found = found.await?.len();
         println!("searched in {:?}: {found} due", begun.elapsed());
     }
     store.close().await;

@@ -126,12 +126,13 @@ pub trait Grants: Send + Sync + fmt::Debug {
         server: &ServerName,
         version: Version,
     ) -> Result<Swap<GrantRecord>, Error>;
-    /// The grants whose `wake_at` has come and that nobody holds a [renewal](crate::LeaseKey::Renewal) of: at most
+    /// The grants for `servers` whose `wake_at` has come and that nobody holds a [renewal](crate::LeaseKey::Renewal) of: at most
     /// `per_issuer` of each issuer, those that wait longest, and at most `limit` in all. The first of each issuer come
     /// first, then the second of each: no issuer waits for the many grants of another. The time that it takes
     /// does not grow with the grants that are not due.
     async fn due_grants(
         &self,
+        servers: &[ServerName],
         now: Wall,
         per_issuer: usize,
         limit: usize,

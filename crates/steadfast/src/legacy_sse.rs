@@ -62,6 +62,7 @@ pub(crate) enum NoStream {
 pub(crate) async fn open(upstream: &Upstream) -> Result<(Events, PathAndQuery), NoStream> {
     let limit = upstream.retry.stream_open_timeout.duration();
     let opening = async {
+        upstream.ready().await.map_err(NoStream::Fault)?;
         let request = upstream.get(None, None, None);
         let reply = exchange(&upstream.pool, request, upstream.terms())
             .await

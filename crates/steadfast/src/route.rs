@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -163,16 +164,19 @@ impl Upstream {
         // What is missing by now was there when it was looked for: then the header is not sent.
         headers.extend(self.references.headers(&self.secrets).flatten());
         // The newest one, on every request (AU-01, AU-04); a header that the operator configured wins.
+        let mut token = None;
         if !self.has_own_credential()
-            && let Some((_, bearer)) = self.credential.bearer()
+            && let Some((generation, bearer)) = self.credential.bearer()
         {
             headers.insert(AUTHORIZATION, bearer);
+            token = Some(generation);
         }
         Outgoing {
             method,
             path: self.path(),
             headers,
             body,
+            token,
         }
     }
 
@@ -186,7 +190,8 @@ impl Upstream {
         self.references.name_any_of(secrets)
     }
 
-    /// Waits while the access token is being renewed and no other is good, as long as an answer may take.
+    /// Waits while the access token is being renewed and no other is good, as long as an answer may take. Asked before
+    /// every request, so that none leaves without a token, or with one that is known to be dead (RT-07, EX-01).
     pub(crate) async fn ready(&self) -> Result<(), Fault> {
         self.check_secrets()?;
         if self.has_own_credential() {
@@ -198,14 +203,6 @@ impl Upstream {
 
     fn has_own_credential(&self) -> bool {
         self.headers.contains_key(AUTHORIZATION) || self.references.has_header(&AUTHORIZATION)
-    }
-
-    /// Which access token a request carries that leaves now.
-    pub(crate) fn token(&self) -> Option<GrantGeneration> {
-        if self.has_own_credential() {
-            return None;
-        }
-        self.credential.bearer().map(|(generation, _)| generation)
     }
 
     /// The grant of the agent for this server.
@@ -332,6 +329,8 @@ pub(crate) struct Route {
     carrier: Mutex<JoinSet<()>>,
     /// The calls that the server owes an answer, by the id that it knows them by.
     in_flight: Mutex<BTreeMap<i64, Arc<Job>>>,
+    /// Whether a stream was refused with 401 and none accepted since.
+    stream_refused: AtomicBool,
     drained: Notify,
 }
 
@@ -353,8 +352,26 @@ impl Route {
             waiting: Waiting::default(),
             carrier: Mutex::default(),
             in_flight: Mutex::default(),
+            stream_refused: AtomicBool::new(false),
             drained: Notify::new(),
         }
+    }
+
+    /// The server refused the token of a stream with 401: whether there is a newer one by now. Asked for once until a
+    /// stream is accepted, for some servers refuse streams alone, whatever the token (AU-04).
+    pub(crate) async fn renewed_for_stream(&self, token: Option<GrantGeneration>) -> bool {
+        let Some(token) = token else {
+            return false;
+        };
+        if self.stream_refused.swap(true, Ordering::Relaxed) {
+            return false;
+        }
+        self.upstream.credential().refused(token).await.is_ok()
+    }
+
+    /// The server takes the token of a stream.
+    pub(crate) fn stream_accepted(&self) {
+        self.stream_refused.store(false, Ordering::Relaxed);
     }
 
     /// A POST of this body.

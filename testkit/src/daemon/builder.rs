@@ -32,6 +32,7 @@ pub struct Builder {
     text: String,
     pub(super) environment: Vec<(String, String)>,
     pub(super) listen: String,
+    pub(super) data: Option<PathBuf>,
 }
 
 impl Builder {
@@ -42,6 +43,7 @@ impl Builder {
             text: String::new(),
             environment: vec![("STEADFAST_LOG".to_owned(), "debug".to_owned())],
             listen: "127.0.0.1:0".to_owned(),
+            data: None,
         };
         SCALED
             .iter()
@@ -99,6 +101,13 @@ impl Builder {
     #[must_use]
     pub fn listen(mut self, address: &str) -> Self {
         address.clone_into(&mut self.listen);
+        self
+    }
+
+    /// Shares this data directory with another daemon, instead of having one of its own.
+    #[must_use]
+    pub fn data(mut self, directory: &Path) -> Self {
+        self.data = Some(directory.to_owned());
         self
     }
 

@@ -60,7 +60,10 @@ impl Daemon {
             builder.listen = port.address().to_string();
         }
         let mut daemon = Self {
-            data: directory.path().join("data"),
+            data: builder
+                .data
+                .clone()
+                .unwrap_or_else(|| directory.path().join("data")),
             directory,
             config,
             builder,

@@ -172,6 +172,7 @@ fn what_comes_later_says_so() {
         "sign-out",
         "grant",
         "operations",
+        "notices",
         "doctor",
         "connect",
     ] {

@@ -66,6 +66,9 @@ pub struct Strikes {
     pub tries: u32,
     /// Probes of a refused token so far.
     pub probed: u32,
+    /// Whether a result said that the access token is no good: until it was renewed, or that failed, calls wait (AU-03).
+    #[serde(default)]
+    pub suspected: bool,
     /// Whether the client was registered anew since the last sign-in: once is enough (CR-01).
     pub registered: bool,
 }

@@ -6,6 +6,7 @@ pub(crate) mod body;
 mod excerpt;
 mod faults;
 mod grants;
+mod results;
 mod rules;
 
 #[cfg(test)]
@@ -19,6 +20,7 @@ use crate::revision::Era;
 pub use excerpt::sanitise;
 pub use faults::fault_of;
 pub use grants::{TokenAnswer, token_answer};
+pub use results::blames_token;
 pub use rules::{Codes, Meaning, RULES, Rule};
 
 /// What a body claims to be, by its Content-Type.

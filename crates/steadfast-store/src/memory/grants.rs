@@ -91,6 +91,7 @@ impl Grants for MemoryRecords {
 
     async fn due_grants(
         &self,
+        servers: &[ServerName],
         now: Wall,
         per_issuer: usize,
         limit: usize,
@@ -99,6 +100,7 @@ impl Grants for MemoryRecords {
             let mut due = Vec::new();
             for grant in state.grants.values() {
                 if let Some(wake_at) = grant.wake_at.filter(|at| *at <= now)
+                    && servers.contains(&grant.server)
                     && !state.is_leased(grant, now)
                 {
                     due.push(DueGrant {

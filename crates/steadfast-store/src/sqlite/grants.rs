@@ -22,7 +22,7 @@ macro_rules! issuers {
     };
 }
 
-/// ?1 is now, ?2 how many of each issuer, ?3 how many in all. The index holds the grants of an issuer in the order
+/// ?1 is now, ?2 how many of each issuer, ?3 how many in all, ?4 a JSON array of the servers. The index holds the grants of an issuer in the order
 /// of `wake_at`, so that no more of them are read than are asked for, and those that are leased.
 pub(super) const DUE: &str = concat!(
     issuers!(),
@@ -31,7 +31,8 @@ pub(super) const DUE: &str = concat!(
          OVER (PARTITION BY g.issuer ORDER BY g.wake_at, g.agent, g.server) AS place \
        FROM issuers CROSS JOIN grants AS g WHERE g.rowid IN ( \
          SELECT d.rowid FROM grants AS d \
-         WHERE d.issuer = issuers.issuer AND d.wake_at <= ?1 AND NOT EXISTS ( \
+         WHERE d.issuer = issuers.issuer AND d.wake_at <= ?1 \
+           AND d.server IN (SELECT value FROM json_each(?4)) AND NOT EXISTS ( \
            SELECT 1 FROM leases WHERE kind = 'renewal' \
            AND first = d.agent AND second = d.server AND until > ?1) \
          ORDER BY d.wake_at, d.agent, d.server LIMIT ?2)) \
@@ -178,14 +179,18 @@ impl Grants for SqliteRecords {
 
     async fn due_grants(
         &self,
+        servers: &[ServerName],
         now: Wall,
         per_issuer: usize,
         limit: usize,
     ) -> Result<Vec<DueGrant>, Error> {
+        // A plain array for SQLite to read, unlike what is kept, which says its version.
+        let names: Vec<_> = servers.iter().map(ServerName::as_str).collect();
         let statement = query(DUE)
             .bind(now.0)
             .bind(count(per_issuer))
-            .bind(count(limit));
+            .bind(count(limit))
+            .bind(serde_json::Value::from(names).to_string());
         self.all(statement).await
     }
 

@@ -219,7 +219,10 @@ async fn put_due(store: &SharedStore, agent: &str, issuer: &str, wake_at: Option
 }
 
 async fn due(store: &SharedStore, now: i64, per_issuer: usize, limit: usize) -> Vec<String> {
-    let due = store.due_grants(Wall(now), per_issuer, limit).await;
+    let servers = [ServerName::from("crm")];
+    let due = store
+        .due_grants(&servers, Wall(now), per_issuer, limit)
+        .await;
     let due = due.unwrap();
     assert!(due.iter().all(|grant| grant.wake_at <= Wall(now)));
     due.iter().map(|grant| grant.agent.to_string()).collect()
@@ -238,9 +241,23 @@ pub async fn due_grants_are_those_whose_time_has_come(store: SharedStore) {
     assert_eq!(due(&store, 30, 0, 9).await, [""; 0]);
     assert_eq!(due(&store, -6, 9, 9).await, [""; 0]);
     assert_eq!(store.next_wake().await.unwrap(), Some(Wall(-5)));
-    let all = store.due_grants(Wall(30), 9, 9).await.unwrap();
+    let crm = [ServerName::from("crm")];
+    let all = store.due_grants(&crm, Wall(30), 9, 9).await.unwrap();
     assert_eq!(all[1].issuer, "https://other.example");
     assert_eq!(all[1].server, ServerName::from("crm"));
+}
+
+/// The grants of a server that is switched off have been due for long; they do not take the places of others.
+pub async fn due_grants_are_those_of_the_servers_that_are_asked_for(store: SharedStore) {
+    for number in 0..9 {
+        let mut off = grant(&format!("a-{number}"), "off");
+        off.wake_at = Some(Wall(number));
+        put(&store, &off).await;
+    }
+    put_due(&store, "a-0", &grant("a-0", "off").issuer, Some(20)).await;
+    assert_eq!(due(&store, 30, 2, 3).await, ["a-0"]);
+    let none = store.due_grants(&[], Wall(30), 9, 9).await.unwrap();
+    assert!(none.is_empty());
 }
 
 /// The many grants of one issuer do not hold up the few of another: at most so many of each, in turns.

@@ -69,6 +69,7 @@ macro_rules! instantiate {
             grants_are_listed_in_parts
             due_grants_are_those_whose_time_has_come
             due_grants_come_in_turns_from_all_issuers
+            due_grants_are_those_of_the_servers_that_are_asked_for
             a_leased_grant_is_not_due_until_the_lease_ends
             a_lease_has_one_holder_at_a_time
             a_lease_is_renewed_or_taken_over_after_its_end

@@ -104,8 +104,9 @@ async fn ask_over_http_sse(
     body: Bytes,
 ) -> Result<Asked, Fault> {
     let answer = route.waiting.register(id);
-    let request = route.post(headers, body);
     let upstream = &route.upstream;
+    upstream.ready().await?;
+    let request = route.post(headers, body);
     exchange(&upstream.pool, request, upstream.terms())
         .await
         .map_err(|unanswered| unanswered.fault)?;

@@ -463,8 +463,9 @@ async fn check(link: &Arc<Link>, route: &Arc<Route>) -> Result<Health, Fault> {
 
 async fn check_http_sse(route: &Arc<Route>, id: i64, question: Bytes) -> Result<Health, Fault> {
     let answer = route.waiting.register(id);
-    let request = route.post(route.headers.clone(), question);
     let upstream = &route.upstream;
+    upstream.ready().await?;
+    let request = route.post(route.headers.clone(), question);
     crate::perform::exchange::exchange(&upstream.pool, request, upstream.terms())
         .await
         .map_err(|unanswered| unanswered.fault)?;

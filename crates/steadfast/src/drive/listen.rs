@@ -27,23 +27,30 @@ pub(super) async fn listen(
     let tell = |event| link.tell(Input::Listen(event));
     let upstream = &route.upstream;
     let revision = Some(route.known.revision);
+    let failed = Event::Failed {
+        attempt,
+        retry_after: None,
+    };
+    if upstream.ready().await.is_err() {
+        return tell(failed);
+    }
     let request = upstream.get(revision, route.session.as_ref(), cursor.as_ref());
+    let token = request.token;
     let terms = Terms {
         max_idle: None,
         headers_within: upstream.retry.stream_open_timeout.duration(),
     };
     let reply = match exchange(&upstream.pool, request, terms).await {
         Ok(reply) => reply,
-        Err(_) => {
-            return tell(Event::Failed {
-                attempt,
-                retry_after: None,
-            });
-        }
+        Err(_) => return tell(failed),
     };
+    if reply.status == StatusCode::UNAUTHORIZED && route.renewed_for_stream(token).await {
+        return tell(failed);
+    }
     if let Some(declined) = declined(&reply, attempt) {
         return tell(declined);
     }
+    route.stream_accepted();
     tell(Event::Opened { attempt });
     let mut events = Events::new(reply.body, upstream.max_message);
     let how = loop {

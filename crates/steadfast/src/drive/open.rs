@@ -322,6 +322,7 @@ impl Handshake<'_> {
         let id = self.link.next_id();
         let answer = route.waiting.register(id);
         let body = Bytes::from(initialize(self.link, id, revision));
+        self.upstream.ready().await?;
         let sent = exchange(
             &self.upstream.pool,
             route.post(route.headers.clone(), body),
@@ -381,6 +382,7 @@ fn initialize(link: &Link, id: i64, revision: Revision) -> String {
 async fn initialized(route: &Arc<Route>) -> Result<(), Fault> {
     let body = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     let upstream = &route.upstream;
+    upstream.ready().await?;
     let request = route.post(route.headers.clone(), body);
     let reply = exchange(&upstream.pool, request, upstream.terms())
         .await
@@ -406,8 +408,13 @@ fn abandon(upstream: &Arc<Upstream>, revision: Option<Revision>, session: Sessio
 }
 
 async fn end(upstream: &Upstream, revision: Option<Revision>, session: &SessionId) {
-    let request = upstream.delete(revision, session);
-    debug_assert_eq!(request.method, Method::DELETE);
     let limit = std::time::Duration::from_secs(2);
-    let _ = tokio::time::timeout(limit, exchange(&upstream.pool, request, upstream.terms())).await;
+    let ending = async {
+        if upstream.ready().await.is_ok() {
+            let request = upstream.delete(revision, session);
+            debug_assert_eq!(request.method, Method::DELETE);
+            let _ = exchange(&upstream.pool, request, upstream.terms()).await;
+        }
+    };
+    let _ = tokio::time::timeout(limit, ending).await;
 }

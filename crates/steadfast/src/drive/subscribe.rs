@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::HeaderValue;
+use http::{HeaderValue, StatusCode};
 use steadfast_core::identity::{AttemptId, RpcId};
 use steadfast_core::quirks::{self, Media};
 use steadfast_core::stream::Policy;
@@ -212,16 +212,25 @@ async fn listen(
         max_idle: None,
         headers_within: upstream.retry.stream_open_timeout.duration(),
     };
-    let request = route.post(headers, Bytes::from(body));
-    let Ok(reply) = exchange(&upstream.pool, request, terms).await else {
-        return tell(Event::Failed {
-            attempt,
-            retry_after: None,
-        });
+    let failed = Event::Failed {
+        attempt,
+        retry_after: None,
     };
+    if upstream.ready().await.is_err() {
+        return tell(failed);
+    }
+    let request = route.post(headers, Bytes::from(body));
+    let token = request.token;
+    let Ok(reply) = exchange(&upstream.pool, request, terms).await else {
+        return tell(failed);
+    };
+    if reply.status == StatusCode::UNAUTHORIZED && route.renewed_for_stream(token).await {
+        return tell(failed);
+    }
     if !reply.status.is_success() || media_of(&reply.headers) != Media::EventStream {
         return tell(declined(&link, &route, reply, attempt).await);
     }
+    route.stream_accepted();
     let mut stream = Stream {
         events: Events::new(reply.body, upstream.max_message),
         link: &link,

@@ -48,7 +48,13 @@ impl Credential {
     ///
     /// Why nothing can be sent.
     pub(crate) async fn ready(&self, limit: Duration) -> Result<(), Fault> {
-        self.slot.ready(limit).await
+        if self.slot.is_ready() {
+            return Ok(());
+        }
+        let any = GrantGeneration::default();
+        self.grants
+            .await_token(&self.owner, &self.slot, any, limit)
+            .await
     }
 
     /// The server refused a token with 401. Waits for a newer one.
@@ -76,6 +82,18 @@ impl Credential {
                     .await;
             });
         }
+    }
+
+    /// A result says that a token is no good, although the server let the call pass (AU-03). Calls wait from now on
+    /// until it is written what follows.
+    pub(crate) fn suspected(&self, generation: GrantGeneration) {
+        self.slot.doubt(true);
+        let credential = self.clone();
+        tokio::spawn(async move {
+            let event = Event::Suspected { generation };
+            credential.grants.tell(&credential.owner, event).await;
+            credential.slot.doubt(false);
+        });
     }
 
     /// A person asks for a renewal now.

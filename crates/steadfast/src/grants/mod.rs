@@ -18,15 +18,15 @@ mod renewal;
 mod slot;
 pub(crate) mod supervisor;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::HeaderValue;
 use parking_lot::{Mutex, RwLock};
 use steadfast_core::grant::{self, Action, Event, Policy, Tokens};
 use steadfast_core::identity::GrantGeneration;
-use steadfast_core::{AgentName, AttemptId, ServerName, Wall};
+use steadfast_core::{AgentName, AttemptId, Fault, ServerName, Wall};
 use steadfast_store::{
     Error, ExposeSecret as _, GrantRecord, GrantSecrets, SharedStore, Swap, Vault,
 };
@@ -50,6 +50,9 @@ pub(crate) type Servers = Arc<Mutex<BTreeMap<ServerName, config::Server>>>;
 /// How often a write that another task was faster with is tried again.
 const SWAPS: usize = 32;
 
+/// How soon whoever waits for another daemon's renewal looks for it, at first and at most.
+const LOOKS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
 /// All grants of this daemon.
 #[derive(Debug)]
 pub(crate) struct Grants {
@@ -68,8 +71,8 @@ pub(crate) struct Grants {
     slots: RwLock<BTreeMap<Owner, Arc<Slot>>>,
     /// Who may ask an issuer, in the order of arrival.
     turns: Mutex<BTreeMap<String, Arc<Semaphore>>>,
-    /// Whose renewal stands in line or is under way here.
-    in_line: Mutex<BTreeSet<Owner>>,
+    /// Whose renewal stands in line or is under way here, and whether it was asked for again since it began.
+    in_line: Mutex<BTreeMap<Owner, bool>>,
     /// The supervisor looks again.
     look: Notify,
     /// Every grant that changed, for connections and people.
@@ -172,11 +175,54 @@ impl Grants {
         owner: &Owner,
         generation: GrantGeneration,
         slot: &Slot,
-    ) -> Result<(), steadfast_core::Fault> {
+    ) -> Result<(), Fault> {
         // Another daemon may have renewed it: then there is nothing to ask for (RT-04).
         self.read_again(owner).await;
         self.tell(owner, Event::TokenRefused { generation }).await;
-        slot.newer(generation, self.settings.lease.duration()).await
+        let limit = self.settings.lease.duration();
+        self.await_token(owner, slot, generation.next(), limit)
+            .await
+    }
+
+    /// Waits for a token of this generation or a later one while a renewal is under way, whoever performs it.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none.
+    pub(super) async fn await_token(
+        &self,
+        owner: &Owner,
+        slot: &Slot,
+        least: GrantGeneration,
+        limit: Duration,
+    ) -> Result<(), Fault> {
+        let began = Instant::now();
+        let (mut pause, longest) = LOOKS;
+        loop {
+            // Another daemon may be the one that renews it, or have other tokens by now (RT-03, RT-04).
+            if !self.in_line.lock().contains_key(owner) {
+                self.read_again(owner).await;
+            }
+            let left = limit.saturating_sub(began.elapsed());
+            match slot.settled(least, pause.min(left)).await {
+                Some(outcome) => return outcome,
+                None if left <= pause => return slot.given_up(least),
+                None => pause = (pause * 2).min(longest),
+            }
+        }
+    }
+
+    /// Looks again at what others may have changed: connections that wait for a person, and grants whose time has
+    /// come without our doing anything about it.
+    async fn catch_up(&self) {
+        let behind: Vec<Owner> = {
+            let slots = self.slots.read();
+            let behind = slots.iter().filter(|(_, slot)| slot.may_be_behind());
+            behind.map(|(owner, _)| owner.clone()).collect()
+        };
+        for owner in behind {
+            self.read_again(&owner).await;
+        }
     }
 
     /// Feeds an event that comes from a connection, and does what follows.
@@ -190,7 +236,8 @@ impl Grants {
     /// An explicit reload beats every schedule: what is due, delayed, suspect or refused is tried once, and waited for.
     pub(crate) async fn reload(self: &Arc<Self>, owner: &Owner, slot: &Slot, limit: Duration) {
         self.tell(owner, Event::Reload).await;
-        let _ = slot.ready(limit).await;
+        let any = GrantGeneration::default();
+        let _ = self.await_token(owner, slot, any, limit).await;
     }
 
     /// Feeds one event to the grant that is stored. The event may depend on what is there; a write that another
@@ -215,6 +262,8 @@ impl Grants {
             };
             let step = grant::step(state, event, &context);
             if step.facts.is_empty() {
+                // No news for the store; it may be some for us.
+                self.publish(&before);
                 return Ok(Fed {
                     record: before,
                     actions: step.actions,
@@ -276,11 +325,14 @@ impl Grants {
         self.look.notify_one();
     }
 
-    /// Fills the slot of a connection with what is stored.
+    /// Fills the slot of a connection with what is stored, where that is news.
     fn publish(&self, record: &GrantRecord) {
         let owner = (record.agent.clone(), record.server.clone());
         let slot = self.slots.read().get(&owner).cloned();
         if let Some(slot) = slot {
+            if record.version <= slot.version() {
+                return;
+            }
             let bearer = match self.vault.open_grant(record) {
                 Ok(secrets) => secrets.and_then(|secrets| bearer(&secrets)),
                 Err(error) => {
@@ -289,10 +341,12 @@ impl Grants {
                 }
             };
             slot.put(Held {
+                version: record.version,
                 state: grant::restore(record.state.clone(), record.wake_at, clock::now()),
                 bearer,
                 issuer: record.issuer.clone(),
                 last_renewal: record.last_renewal.clone(),
+                doubted: false,
             });
         }
         let _ = self.changed.send(owner);

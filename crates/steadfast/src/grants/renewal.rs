@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use steadfast_core::grant::{Action, Event, Failure, Found, schedule};
+use steadfast_core::identity::GrantGeneration;
 use steadfast_core::oauth::client::Auth;
 use steadfast_core::oauth::discovery::{Identity, identity};
 use steadfast_core::{Fault, Kind, Millis, Wall};
@@ -23,9 +24,16 @@ use crate::perform::fetch::Fetcher;
 use crate::perform::token::{Client, Granted, refresh};
 
 impl Grants {
-    /// Stands in line; once, however often it is asked for.
+    /// Stands in line; once, however often it is asked for. What asks while a turn is under way gets another one: the
+    /// server may refuse a token the moment after it was renewed.
     pub(super) fn stand_in_line(self: &Arc<Self>, owner: &Owner, issuer: &str) {
-        if !self.in_line.lock().insert(owner.clone()) {
+        let was_in_line = {
+            let mut in_line = self.in_line.lock();
+            let again = in_line.contains_key(owner);
+            in_line.insert(owner.clone(), again);
+            again
+        };
+        if was_in_line {
             return;
         }
         let turns = self.turns_of(issuer);
@@ -39,13 +47,20 @@ impl Grants {
         turns: Arc<Semaphore>,
     ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
-            // First come, first served: tokio's semaphores are fair.
-            let turn = turns.acquire_owned().await;
-            let outcome = self.take_turn(&owner).await;
-            drop(turn);
-            self.in_line.lock().remove(&owner);
-            if let Err(error) = outcome {
-                tracing::warn!(%error, agent = %owner.0, server = %owner.1, "a renewal was put off");
+            loop {
+                // First come, first served: tokio's semaphores are fair.
+                let turn = Arc::clone(&turns).acquire_owned().await;
+                self.in_line.lock().insert(owner.clone(), false);
+                let outcome = self.take_turn(&owner).await;
+                drop(turn);
+                if let Err(error) = &outcome {
+                    tracing::warn!(%error, agent = %owner.0, server = %owner.1, "a renewal was put off");
+                }
+                let mut in_line = self.in_line.lock();
+                if outcome.is_err() || in_line.get(&owner) != Some(&true) {
+                    in_line.remove(&owner);
+                    break;
+                }
             }
             self.look.notify_one();
         })
@@ -155,6 +170,7 @@ impl Grants {
         match outcome {
             Outcome::Renewed(attempt, renewed) => {
                 let Renewed {
+                    generation,
                     secrets,
                     issued_at,
                     expires_at,
@@ -162,18 +178,9 @@ impl Grants {
                     auth,
                 } = *renewed;
                 let fresh = secrets.clone();
-                let event = move |record: Option<&GrantRecord>| Event::Renewed {
+                let event = move |_: Option<&GrantRecord>| Event::Renewed {
                     attempt,
-                    tokens: tokens(
-                        record
-                            .map(|record| record.generation)
-                            .unwrap_or_default()
-                            .next(),
-                        issued_at,
-                        expires_at,
-                        &fresh,
-                        scopes.clone(),
-                    ),
+                    tokens: tokens(generation, issued_at, expires_at, &fresh, scopes.clone()),
                 };
                 let along = Along {
                     secrets: Some(secrets),
@@ -268,6 +275,7 @@ impl Grants {
         let issued_at = clock::wall();
         let before = record.state.tokens();
         Renewed {
+            generation: record.generation.next(),
             secrets: GrantSecrets {
                 access_token: issued.access_token.into(),
                 refresh_token: issued.refresh_token.map(Into::into).or(old.refresh_token),
@@ -365,6 +373,8 @@ enum Outcome {
 
 /// What a renewal brought.
 struct Renewed {
+    /// The one after that which was presented: where other tokens came in meanwhile, those stay (RT-04).
+    generation: GrantGeneration,
     secrets: GrantSecrets,
     issued_at: Wall,
     expires_at: Wall,

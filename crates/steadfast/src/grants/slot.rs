@@ -7,6 +7,7 @@ use http::HeaderValue;
 use steadfast_core::grant::State;
 use steadfast_core::identity::GrantGeneration;
 use steadfast_core::{Fault, Kind};
+use steadfast_store::Version;
 use tokio::sync::watch;
 
 use crate::clock;
@@ -14,20 +15,26 @@ use crate::clock;
 /// What is known of a grant here.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
+    /// Which write of the record it is.
+    pub(crate) version: Version,
     pub(crate) state: State,
     /// The value of the Authorization header; it does not print.
     pub(crate) bearer: Option<HeaderValue>,
     pub(crate) issuer: String,
     pub(crate) last_renewal: Option<steadfast_store::LastRenewal>,
+    /// A result has just said that the token is no good, and what follows from that is not written yet.
+    pub(crate) doubted: bool,
 }
 
 impl Held {
     fn nothing() -> Self {
         Self {
+            version: Version::NONE,
             state: State::None,
             bearer: None,
             issuer: String::new(),
             last_renewal: None,
+            doubted: false,
         }
     }
 
@@ -48,13 +55,30 @@ impl Held {
         match &self.state {
             State::Due { .. } | State::Renewing { .. } => true,
             // Expired, and the supervisor has not looked yet.
-            State::Valid { .. } => !self.is_good(),
+            State::Valid { .. } | State::Unrenewable { .. } => !self.is_good() || self.doubted,
+            State::Suspect { .. } => self.is_suspected(),
+            State::None | State::Delayed { .. } | State::Refused { .. } => false,
+        }
+    }
+
+    /// Whether the renewal comes ahead of the next call, although the token says that it is good (AU-03).
+    fn is_suspected(&self) -> bool {
+        match &self.state {
+            State::Suspect { strikes, .. }
+            | State::Due { strikes, .. }
+            | State::Renewing { strikes, .. } => strikes.suspected,
+            State::Valid { .. } => self.doubted,
             State::None
             | State::Delayed { .. }
-            | State::Suspect { .. }
             | State::Refused { .. }
             | State::Unrenewable { .. } => false,
         }
+    }
+
+    /// Whether a call need not wait.
+    fn is_usable(&self, least: GrantGeneration) -> bool {
+        let is_newest = self.generation() >= least && self.is_good();
+        self.state == State::None || (is_newest && !self.is_suspected())
     }
 }
 
@@ -71,16 +95,25 @@ impl Slot {
         }
     }
 
-    /// Puts a newer one in. Whether it is one; of the same generation the state is news, too.
+    /// Puts in what a later write says. Whether it was one.
     pub(super) fn put(&self, held: Held) -> bool {
         self.held.send_if_modified(|before| {
-            let gone = matches!(held.state, State::None);
-            if !gone && held.generation() < before.generation() {
-                return false;
+            let is_later = held.version > before.version;
+            if is_later {
+                *before = held;
             }
-            *before = held;
-            true
+            is_later
         })
+    }
+
+    /// Which write of the record is in it.
+    pub(super) fn version(&self) -> Version {
+        self.held.borrow().version
+    }
+
+    /// Lets calls wait until it is written whether the token is renewed.
+    pub(super) fn doubt(&self, doubted: bool) {
+        self.held.send_modify(|held| held.doubted = doubted);
     }
 
     /// What is known.
@@ -88,46 +121,65 @@ impl Slot {
         self.held.borrow().clone()
     }
 
-    /// The Authorization header for a request that leaves now.
-    pub(crate) fn bearer(&self) -> Option<(GrantGeneration, HeaderValue)> {
+    /// Whether somebody else may have changed the grant without our knowing: it is over here, or its time has come.
+    pub(super) fn may_be_behind(&self) -> bool {
         let held = self.held.borrow();
-        let bearer = held.bearer.clone().filter(|_| held.is_good())?;
-        Some((held.generation(), bearer))
+        match &held.state {
+            State::None | State::Refused { .. } => true,
+            State::Valid { renew_at, .. } => *renew_at <= clock::wall(),
+            State::Due { .. }
+            | State::Renewing { .. }
+            | State::Delayed { .. }
+            | State::Suspect { .. } => true,
+            State::Unrenewable { tokens } => !tokens.good(clock::wall()),
+        }
     }
 
-    /// Waits while a renewal that is needed is under way, at most `limit`.
+    /// The Authorization header for a request that leaves now: of the newest token, also where it has ended since
+    /// [`is_ready`](Self::is_ready) was asked. A server can tell an old token from none (RT-07).
+    pub(crate) fn bearer(&self) -> Option<(GrantGeneration, HeaderValue)> {
+        let held = self.held.borrow();
+        Some((held.generation(), held.bearer.clone()?))
+    }
+
+    /// Whether a request may leave now.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.held.borrow().is_usable(GrantGeneration::default())
+    }
+
+    /// Waits while a renewal that is needed is under way, at most `limit`; for a token of the generation `least` or a
+    /// later one. `None`: it is still under way.
     ///
     /// # Errors
     ///
     /// What keeps requests from being sent: nobody who looks on could tell it from a sign-in that is missing.
-    pub(crate) async fn ready(&self, limit: Duration) -> Result<(), Fault> {
-        self.settled(GrantGeneration::default(), limit).await
-    }
-
-    /// The same for a token newer than `after`, which the server refused.
-    pub(crate) async fn newer(&self, after: GrantGeneration, limit: Duration) -> Result<(), Fault> {
-        self.settled(after.next(), limit).await
-    }
-
-    async fn settled(&self, least: GrantGeneration, limit: Duration) -> Result<(), Fault> {
-        let is_usable = |held: &Held| held.generation() >= least && held.is_good();
-        {
-            let held = self.held.borrow();
-            if held.state == State::None || is_usable(&held) {
-                return Ok(());
-            }
-        }
+    pub(super) async fn settled(
+        &self,
+        least: GrantGeneration,
+        limit: Duration,
+    ) -> Option<Result<(), Fault>> {
         let mut watched = self.held.subscribe();
-        let settled = watched.wait_for(|held| is_usable(held) || !held.is_coming());
+        let settled = watched.wait_for(|held| held.is_usable(least) || !held.is_coming());
         let held = match tokio::time::timeout(limit, settled).await {
             Ok(Ok(held)) => held.clone(),
-            Ok(Err(_)) | Err(_) => self.held(),
+            Ok(Err(_)) | Err(_) => return None,
         };
-        if is_usable(&held) || held.state == State::None {
+        if held.is_usable(least) {
+            return Some(Ok(()));
+        }
+        Some(Err(held.state.fault().cloned().unwrap_or_else(delayed)))
+    }
+
+    /// What is said once nobody waits any longer. A token that is only suspected is better than none.
+    pub(super) fn given_up(&self, least: GrantGeneration) -> Result<(), Fault> {
+        let held = self.held();
+        if held.generation() >= least && held.is_good() {
             return Ok(());
         }
-        Err(held.state.fault().cloned().unwrap_or_else(|| {
-            Fault::new(Kind::RenewalDelayed, "the access token is being renewed")
-        }))
+        Err(held.state.fault().cloned().unwrap_or_else(delayed))
     }
+}
+
+fn delayed() -> Fault {
+    Fault::new(Kind::RenewalDelayed, "the access token is being renewed")
 }

@@ -1,8 +1,9 @@
 //! Finds what is due, by the clock: also when nobody calls, and while servers are down (architecture, grants 2).
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use steadfast_core::ServerName;
 use steadfast_core::grant::Event;
 use tokio::task::JoinHandle;
 
@@ -13,6 +14,8 @@ use crate::clock;
 const AT_ONCE: usize = 256;
 /// The shortest pause between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
+/// The pause where what is due is not for us: another daemon is at it, or its server is switched off.
+const OTHERS: Duration = Duration::from_secs(1);
 
 /// Starts the supervisor. It ends with the grants.
 pub(crate) fn start(grants: &Arc<Grants>) -> JoinHandle<()> {
@@ -20,9 +23,16 @@ pub(crate) fn start(grants: &Arc<Grants>) -> JoinHandle<()> {
 }
 
 async fn supervise(grants: Weak<Grants>) {
+    let mut caught_up = Instant::now();
     loop {
         let wait = match grants.upgrade() {
-            Some(grants) => grants.take_up_what_is_due().await,
+            Some(grants) => {
+                if caught_up.elapsed() >= grants.settings.check_every.duration() {
+                    grants.catch_up().await;
+                    caught_up = Instant::now();
+                }
+                grants.take_up_what_is_due().await
+            }
             None => return,
         };
         let Some(present) = grants.upgrade() else {
@@ -43,7 +53,7 @@ impl Grants {
         let concurrency = self.settings.per_issuer_concurrency.max(1) as usize;
         let due = self
             .store
-            .due_grants(clock::wall(), concurrency * 4, AT_ONCE)
+            .due_grants(&self.enabled(), clock::wall(), concurrency * 4, AT_ONCE)
             .await;
         let due = match due {
             Ok(due) => due,
@@ -55,7 +65,7 @@ impl Grants {
         let mut stood = 0;
         for grant in &due {
             let owner = (grant.agent.clone(), grant.server.clone());
-            if !self.is_configured(&owner) || self.in_line.lock().contains(&owner) {
+            if self.in_line.lock().contains_key(&owner) {
                 stood += 1;
                 continue;
             }
@@ -67,16 +77,18 @@ impl Grants {
         match self.store.next_wake().await {
             Ok(Some(at)) if due.is_empty() => {
                 let left = at.0.saturating_sub(clock::wall().0).max(0).unsigned_abs();
-                Duration::from_millis(left).clamp(PAUSE, longest)
+                let shortest = if left == 0 { OTHERS } else { PAUSE };
+                Duration::from_millis(left).clamp(shortest, longest.max(shortest))
             }
             Ok(Some(_) | None) => longest.min(Duration::from_secs(1)),
             Err(_) => longest,
         }
     }
 
-    /// Whether the server is there and switched on: renewals stop with it (EX-03).
-    fn is_configured(&self, owner: &super::Owner) -> bool {
+    /// The servers that are switched on: renewals stop with theirs (EX-03).
+    fn enabled(&self) -> Vec<ServerName> {
         let servers = self.servers.lock();
-        servers.get(&owner.1).is_some_and(|server| server.enabled)
+        let enabled = servers.iter().filter(|(_, server)| server.enabled);
+        enabled.map(|(name, _)| name.clone()).collect()
     }
 }

@@ -82,8 +82,8 @@ pub(crate) async fn ask(
     let (mut redirects, mut refusals) = (0, 0);
     loop {
         upstream.ready().await?;
-        let token = upstream.token();
         let mut outgoing = upstream.post(headers.clone(), body.clone());
+        let token = outgoing.token;
         outgoing.path = path.clone().unwrap_or(outgoing.path);
         let reply = exchange(&upstream.pool, outgoing, upstream.terms())
             .await

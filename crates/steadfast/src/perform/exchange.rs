@@ -12,6 +12,7 @@ use http_body::Body as _;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
+use steadfast_core::identity::GrantGeneration;
 use steadfast_core::stream::Break;
 use steadfast_core::{Fault, Kind};
 
@@ -25,6 +26,8 @@ pub(crate) struct Outgoing {
     pub(crate) path: PathAndQuery,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+    /// The access token of a grant that the headers carry.
+    pub(crate) token: Option<GrantGeneration>,
 }
 
 /// How it is sent.
@@ -131,6 +134,8 @@ fn taken_back(request: Request<Full<Bytes>>, body: Bytes) -> Failed {
         path: path.unwrap_or_else(|| PathAndQuery::from_static("/")),
         headers: parts.headers,
         body,
+        // Whoever sent it has taken note of it.
+        token: None,
     })
 }
 
@@ -212,6 +217,7 @@ fn http1_request(outgoing: Outgoing, pool: &Pool) -> (Request<Full<Bytes>>, u64)
         path,
         mut headers,
         body,
+        token: _,
     } = outgoing;
     if !headers.contains_key(HOST)
         && let Ok(host) = HeaderValue::from_str(&pool.origin().authority())

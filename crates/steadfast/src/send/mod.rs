@@ -419,8 +419,12 @@ struct Sent {
 
 /// Posts something that needs no answer: a notification, or an answer to the server's own question.
 pub(crate) async fn post_quietly(link: &Link, route: &Route, message: Bytes) {
-    let request = route.post(headers_for(route, &message), message);
     let upstream = &route.upstream;
+    if let Err(fault) = upstream.ready().await {
+        tracing::debug!(server = %link.server, fault = %fault.message, "not posted");
+        return;
+    }
+    let request = route.post(headers_for(route, &message), message);
     match exchange(&upstream.pool, request, upstream.terms()).await {
         Ok(reply) => {
             let status = reply.status;

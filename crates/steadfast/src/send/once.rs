@@ -65,7 +65,6 @@ pub(super) async fn once(
             link.report(),
         ))));
     }
-    let token = route.upstream.token();
     let id = link.next_id();
     let busy = route.enter(id, job);
     let Composed { headers, body } = compose::compose(link, route, &job.call, &job.policy, id);
@@ -81,7 +80,7 @@ pub(super) async fn once(
             proven_unsent: true,
         },
         moved,
-        token,
+        token: None,
     };
     if route.endpoint.is_some() {
         return Box::pin(attempt.over_http_sse(headers, body)).await;
@@ -97,6 +96,7 @@ pub(super) async fn once(
         },
     };
     let mut request = route.post(headers, body);
+    attempt.token = request.token;
     if let Some(path) = &attempt.moved {
         request.path = path.clone();
     }
@@ -253,6 +253,7 @@ impl Attempt<'_> {
 
     pub(super) fn whole(&self, status: u16, body: &Bytes, read: &envelope::Envelope) -> Whole {
         self.remember(read);
+        self.suspect(body);
         let shaped = compose::answer_for(
             &self.job.call,
             self.route,
@@ -278,6 +279,17 @@ impl Attempt<'_> {
         };
         let lost = not_observed(self.link, &self.job.policy, self.sent, evidence, None);
         Whole::Answer(Answer::Failed(Failure::NotObserved(lost)))
+    }
+
+    /// A result that says that the token is no good is delivered as it is and never sent again: the tool ran. The token
+    /// is renewed ahead of the next call (AU-03).
+    fn suspect(&self, body: &[u8]) {
+        if let Some(token) = self.token
+            && self.job.policy.tool.is_some()
+            && quirks::blames_token(body)
+        {
+            self.route.upstream.credential().suspected(token);
+        }
     }
 
     /// A page of tools, without those that the operator denies.
@@ -361,6 +373,7 @@ impl Attempt<'_> {
         let answer = self.route.waiting.register(self.id);
         let upstream = &self.route.upstream;
         let request = self.route.post(headers, body);
+        self.token = request.token;
         let reply = match exchange(&upstream.pool, request, upstream.terms()).await {
             Ok(reply) => reply,
             Err(unanswered) => return self.unanswered(unanswered),

@@ -1,17 +1,21 @@
 //! Grants: what an authorization server gives, kept alive by the clock. What the server of tokens saw is what counts.
 
+mod answers;
+mod crashes;
 mod keeping;
-mod notices;
 mod renewals;
+mod sharing;
+mod tokens;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use testkit::daemon::Builder;
 use testkit::issuer::Client;
 use testkit::{Behaviour, Daemon, Issuer, PATIENCE, RequestLog, Server};
 
 use crate::common::daemon;
+use crate::rig::{Era, agent_of};
 
 /// The lifetime of an access token, unless a test says otherwise.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(2);
@@ -58,6 +62,31 @@ impl House {
         self.issuer
             .issue(client, &["add"], Some(&self.server.url()))
             .import()
+    }
+
+    /// The same, whose renewal is due as soon as it is imported, although the access token is good for `left`.
+    pub(crate) fn due_grant(&self, left: Duration) -> Value {
+        let mut grant = self.grant();
+        let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = seconds.unwrap().as_secs_f64();
+        grant["issued_at"] = json!(now - 3_600.0);
+        grant["expires_at"] = json!(now + left.as_secs_f64());
+        grant
+    }
+
+    /// How many renewals the token endpoint has seen.
+    pub(crate) fn seen(&self) -> usize {
+        renewals(self.issuer.log())
+    }
+
+    /// Asserts that a call of the tool succeeds.
+    pub(crate) async fn works(&self) {
+        let agent = agent_of(Era::Legacy, &self.daemon).await;
+        let answer = agent.call("add_row", json!({})).await.unwrap();
+        assert!(
+            !answer.is_error() && answer.error_code().is_none(),
+            "{answer:?}"
+        );
     }
 
     pub(crate) async fn import(&self, grant: &Value) {

@@ -47,6 +47,7 @@ pub(super) fn failed(state: State, attempt: AttemptId, failure: Failure, cx: &Co
         return ignored(state, "not the present attempt", Vec::new(), cx);
     };
     strikes.tries = strikes.tries.saturating_add(1);
+    strikes.suspected = false;
     match (failure, stage) {
         (Failure::Temporary(fault) | Failure::OutcomeLost(fault), _)
         | (Failure::Moved(fault), Stage::Rediscovering | Stage::AskingElsewhere) => {

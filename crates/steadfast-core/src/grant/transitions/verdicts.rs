@@ -64,12 +64,15 @@ pub(super) fn token_refused(state: State, generation: GrantGeneration, cx: &Cont
 pub(super) fn suspected(state: State, generation: GrantGeneration, cx: &Context<'_>) -> Step {
     match state {
         State::Valid {
-            tokens, strikes, ..
+            tokens,
+            mut strikes,
+            ..
         } if tokens.generation == generation && !is_fresh(&tokens, cx) => {
             let fault = Fault::new(
                 Kind::RenewalDelayed,
                 "a result says that the access token is no good",
             );
+            strikes.suspected = true;
             let state = State::Suspect {
                 tokens,
                 fault,

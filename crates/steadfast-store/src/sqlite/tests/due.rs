@@ -51,6 +51,7 @@ async fn plan(records: &SqliteRecords, sql: &'static str) -> Vec<String> {
         .bind(0)
         .bind(0)
         .bind(0)
+        .bind("[]")
         .fetch_all(&records.readers)
         .await
         .unwrap();
@@ -87,7 +88,8 @@ async fn time(records: &SqliteRecords, now: Wall) -> Duration {
     let mut fastest = Duration::MAX;
     for _ in 0..20 {
         let begun = Instant::now();
-        let due = records.due_grants(now, 4, 1_000).await.unwrap();
+        let servers = [steadfast_core::ServerName::from("crm")];
+        let due = records.due_grants(&servers, now, 4, 1_000).await.unwrap();
         records.next_wake().await.unwrap();
         fastest = fastest.min(begun.elapsed());
         assert_eq!(due.len(), ISSUERS * 4);

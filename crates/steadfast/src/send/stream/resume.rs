@@ -59,19 +59,24 @@ impl Reader {
     ) -> Result<Events, answer::Event> {
         let upstream = &self.route.upstream;
         let revision = Some(self.route.known.revision);
-        let request = upstream.get(revision, self.route.session.as_ref(), Some(cursor));
-        let mut terms = upstream.terms();
-        terms.headers_within = upstream.retry.stream_open_timeout.duration();
         let failed = |retry_after| answer::Event::ResumeFailed {
             attempt,
             retry_after,
         };
+        upstream.ready().await.map_err(|_| failed(None))?;
+        let request = upstream.get(revision, self.route.session.as_ref(), Some(cursor));
+        let token = request.token;
+        let mut terms = upstream.terms();
+        terms.headers_within = upstream.retry.stream_open_timeout.duration();
         let reply = exchange(&upstream.pool, request, terms)
             .await
             .map_err(|_| failed(None))?;
         let status = reply.status.as_u16();
         if reply.status.is_success() && media_of(&reply.headers) == Media::EventStream {
             return Ok(Events::new(reply.body, upstream.max_message));
+        }
+        if status == 401 && self.route.renewed_for_stream(token).await {
+            return Err(failed(None));
         }
         if quirks::is_temporary(status) {
             return Err(failed(retry_after(&reply.headers)));
