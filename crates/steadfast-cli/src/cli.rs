@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use steadfast_core::code;
 
 use crate::commands::{
-    agent, apply, call, demo, explain, import, reload, serve, server, status, vault,
+    agent, apply, call, demo, explain, import, notices, reload, serve, server, status, vault,
 };
 use crate::context::{Context, Options};
 use crate::failure::{Exit, Failure};
@@ -50,6 +50,8 @@ enum Command {
     Reload(reload::Arguments),
     /// Call one tool of a server, as an agent
     Call(call::Arguments),
+    /// Show what waits for a person, and what did
+    Notices,
     /// Set, list and remove secrets, and change the key that seals them
     #[command(subcommand)]
     Vault(vault::Command),
@@ -64,8 +66,6 @@ enum Command {
     Grant(Anything),
     #[command(hide = true, disable_help_flag = true)]
     Operations(Anything),
-    #[command(hide = true, disable_help_flag = true)]
-    Notices(Anything),
     #[command(hide = true, disable_help_flag = true)]
     Doctor(Anything),
     #[command(hide = true, disable_help_flag = true)]
@@ -135,13 +135,13 @@ async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Status(arguments) => status::run(&context, arguments).await,
         Command::Reload(arguments) => reload::run(&context, arguments).await,
         Command::Call(arguments) => call::run(&context, arguments).await,
+        Command::Notices => notices::run(&context).await,
         Command::Vault(command) => vault::run(&context, command).await,
         Command::Explain(arguments) => explain::run(&context, &arguments),
         Command::SignIn(_) => Err(not_built("sign-in")),
         Command::SignOut(_) => Err(not_built("sign-out")),
         Command::Grant(_) => Err(not_built("grant")),
         Command::Operations(_) => Err(not_built("operations")),
-        Command::Notices(_) => Err(not_built("notices")),
         Command::Doctor(_) => Err(not_built("doctor")),
         Command::Connect(_) => Err(not_built("connect")),
     }
@@ -179,7 +179,6 @@ mod tests {
             "sign-out",
             "grant",
             "operations",
-            "notices",
             "doctor",
             "connect ",
         ] {

@@ -28,8 +28,20 @@ pub struct Settings {
     pub renewal: Renewal,
     /// `[network]`.
     pub network: Network,
+    /// `notify.webhook`: who is told of notices.
+    pub webhook: Option<Webhook>,
     /// `limits.max_message`, in bytes.
     pub max_message: MaxMessage,
+}
+
+/// Who is told of notices. Whoever knows the address can write there: it does not print.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Webhook(pub Url);
+
+impl fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Webhook(…)")
+    }
 }
 
 /// `limits.max_message`: the largest message that passes, in bytes.

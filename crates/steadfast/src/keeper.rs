@@ -4,6 +4,7 @@ mod consent;
 mod isolated;
 mod notices;
 mod shared;
+mod telling;
 mod vault;
 
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ use crate::grants::{self, BadImport, Credential, Grants, Import};
 use crate::handle::CallHandle;
 use crate::link::{Link, Remembered};
 use crate::perform::dial::Dialer;
+use crate::perform::fetch::Fetcher;
 use crate::question::ServerRequest;
 use crate::report::Report;
 use crate::route::Upstream;
@@ -35,6 +37,8 @@ use crate::secrets::Secrets;
 use crate::sleep;
 
 use shared::{Farewells, write_history};
+
+use telling::Teller;
 
 pub use isolated::Isolated;
 pub(crate) use shared::Shared;
@@ -94,6 +98,20 @@ struct Inner {
 }
 
 impl Inner {
+    /// What tells people by the webhook, where one is configured.
+    fn teller(&self, store: &SharedStore, news: &Arc<tokio::sync::Notify>) -> Option<Teller> {
+        let webhook = self.settings.webhook.clone()?;
+        let retry = &self.settings.retry;
+        Some(Teller {
+            store: Arc::clone(store),
+            fetcher: Fetcher::for_operator(&self.dialer, retry.request_timeout.duration()),
+            webhook: webhook.0,
+            delays: (retry.first.0, retry.max.0),
+            every: self.settings.renewal.check_every.duration(),
+            news: Arc::clone(news),
+        })
+    }
+
     /// One event for all links, however many there are (OP-01).
     fn woke(&self, slept: Slept) {
         tracing::info!(slept_ms = slept.length.0, "the machine slept");
@@ -186,7 +204,11 @@ impl Keeper {
             inner.grants.changed(),
         ));
         let changes = inner.changes.subscribe();
-        let tell = tokio::spawn(notices::keep(Arc::downgrade(inner), kept, changes));
+        let news = Arc::new(tokio::sync::Notify::new());
+        if let Some(teller) = inner.teller(&kept, &news) {
+            inner.background.lock().push(tokio::spawn(teller.run()));
+        }
+        let tell = tokio::spawn(notices::keep(Arc::downgrade(inner), kept, changes, news));
         let every = inner.settings.renewal.check_every.duration();
         let reread = tokio::spawn(vault::follow(Arc::downgrade(inner), every));
         let background = [write, admit, watch, renew, follow, tell, reread];

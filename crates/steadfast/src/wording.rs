@@ -2,6 +2,7 @@
 //! in the console.
 
 use jiff::Timestamp;
+use steadfast_store::{Moment, NoticeRecord};
 
 use crate::report::Report;
 
@@ -65,6 +66,38 @@ pub fn notes(report: &Report) -> Vec<Note> {
         notes.push(Note::SignIn(format!("sign in: {url}")));
     }
     notes
+}
+
+/// What a notice says.
+#[must_use]
+pub fn notice(notice: &NoticeRecord) -> String {
+    let (agent, server) = (notice.agent.as_str(), notice.server.as_str());
+    let fault = &notice.fault.message;
+    format!("the server `{server}` of the agent `{agent}` needs you: {fault}")
+}
+
+/// What a message about a notice says.
+#[must_use]
+pub fn told(of: &NoticeRecord, moment: Moment) -> String {
+    match moment {
+        Moment::Opened => {
+            let code = of.fault.kind.code();
+            let reloading = if of.fault.person_needed() {
+                " Reloading does not help."
+            } else {
+                ""
+            };
+            format!(
+                "Steadfast: {} ({code}). {}{reloading}",
+                notice(of),
+                code.hint
+            )
+        }
+        Moment::Cleared => {
+            let (agent, server) = (of.agent.as_str(), of.server.as_str());
+            format!("Steadfast: the server `{server}` of the agent `{agent}` needs you no more.")
+        }
+    }
 }
 
 /// Whether only a person can help.

@@ -6,6 +6,7 @@ pub(crate) mod call;
 pub(crate) mod demo;
 pub(crate) mod explain;
 pub(crate) mod import;
+pub(crate) mod notices;
 pub(crate) mod reload;
 pub(crate) mod serve;
 pub(crate) mod server;

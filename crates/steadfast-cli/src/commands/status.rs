@@ -10,6 +10,7 @@ use steadfast::Report;
 use steadfast::wording::{self, Note};
 use steadfast_core::code;
 
+use super::notices;
 use crate::client::{Client, Events};
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
@@ -47,6 +48,10 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<Exit,
         .cloned()
         .collect();
     show(context.output, &connections)?;
+    if !context.output.json {
+        let open = notices::count_open(&daemon, arguments.agent.as_deref()).await?;
+        notices::footer(context.output, open)?;
+    }
     Ok(ending(&read_all(&connections)?))
 }
 

@@ -43,6 +43,9 @@ pub(super) fn check(file: &File, tree: &Tree<'_>, listen: Option<SocketAddr>) ->
     checker.network(file);
     checker.store(file);
     checker.delays(file);
+    if let Some(webhook) = &file.notify.webhook {
+        checker.web_address(&["notify", "webhook"], webhook);
+    }
     for (name, agent) in &file.agents {
         checker.name(&["agents", name]);
         if let Servers::Some(servers) = &agent.servers {

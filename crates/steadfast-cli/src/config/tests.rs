@@ -45,7 +45,7 @@ fn every_documented_key_is_read() {
     assert_eq!(
         unbuilt(&file),
         [
-            "notify",
+            "notify.email",
             "servers.booking.oauth",
             "servers.booking.tools.create_booking.repeat",
             "servers.booking.tools.create_booking.duplicate_key",

@@ -172,7 +172,6 @@ fn what_comes_later_says_so() {
         "sign-out",
         "grant",
         "operations",
-        "notices",
         "doctor",
         "connect",
     ] {

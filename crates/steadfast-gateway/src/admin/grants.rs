@@ -7,7 +7,7 @@ use axum::{Json, Router};
 use http::StatusCode;
 use serde_json::{Value, json};
 use steadfast::report::{FaultReport, GrantReport, rfc3339};
-use steadfast::{BadImport, Import, Report};
+use steadfast::{BadImport, Import, Report, wording};
 use steadfast_core::code;
 use steadfast_store::NoticeRecord;
 
@@ -76,12 +76,7 @@ fn shown(notice: &NoticeRecord) -> Value {
     json!({
         "agent": notice.agent.as_str(),
         "server": notice.server.as_str(),
-        "message": format!(
-            "the server `{}` of the agent `{}` needs you: {}",
-            notice.server.as_str(),
-            notice.agent.as_str(),
-            notice.fault.message
-        ),
+        "message": wording::notice(notice),
         "fault": fault,
         // Consent is not retried: a reload tries once, and a provider that said no says no again.
         "reload_helps": !notice.fault.person_needed(),

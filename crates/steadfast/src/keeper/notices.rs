@@ -6,8 +6,8 @@ use std::sync::{Arc, Weak};
 use steadfast_core::connection::State as Connection;
 use steadfast_core::grant::State;
 use steadfast_store::SharedStore;
-use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{Notify, broadcast};
 
 use super::{Change, Inner};
 use crate::clock;
@@ -19,6 +19,7 @@ pub(super) async fn keep(
     keeper: Weak<Inner>,
     store: SharedStore,
     mut changes: broadcast::Receiver<Change>,
+    news: Arc<Notify>,
 ) {
     // What a daemon before this one has told.
     let mut open: BTreeSet<Owner> = match store.notices().await {
@@ -59,6 +60,7 @@ pub(super) async fn keep(
         for link in links {
             settle(&store, &link, &mut open).await;
         }
+        news.notify_one();
     }
 }
 

@@ -71,6 +71,15 @@ impl Fetcher {
         }
     }
 
+    /// For an address that the operator configured: it may be anywhere.
+    pub(crate) fn for_operator(dialer: &Arc<Dialer>, limit: Duration) -> Self {
+        Self {
+            dialer: Arc::clone(dialer),
+            reach: Reach::Anywhere,
+            limit,
+        }
+    }
+
     /// Whether an address may be asked at all.
     pub(crate) fn allows(&self, url: &Url) -> Result<(), Fault> {
         let refused = |why: &str| {
@@ -110,6 +119,18 @@ impl Fetcher {
             HeaderValue::from_static("application/x-www-form-urlencoded"),
         );
         self.send(Method::POST, url, headers, form.into()).await
+    }
+
+    /// POST of a JSON document.
+    pub(crate) async fn post_json(
+        &self,
+        url: &Url,
+        body: &serde_json::Value,
+    ) -> Result<Fetched, NotFetched> {
+        let json = HeaderValue::from_static("application/json");
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, json)]);
+        let body = body.to_string().into();
+        self.send(Method::POST, url, headers, body).await
     }
 
     async fn send(

@@ -3,6 +3,7 @@
 mod answers;
 mod crashes;
 mod keeping;
+mod notices;
 mod renewals;
 mod sharing;
 mod tokens;
