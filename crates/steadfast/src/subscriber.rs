@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use steadfast_core::stream::subscription::Filter;
+use steadfast_core::stream::subscription::{Filter, is_within};
 use steadfast_core::wire::{envelope, splice};
 use steadfast_core::{Era, bridge};
 use tokio::sync::watch;
@@ -67,6 +67,14 @@ impl Wishes {
         last
     }
 
+    /// Whether anybody of those wants to hear of this resource, or of one that it lies beneath.
+    fn is_wanted(&self, uri: &str, by: impl Fn(&BTreeSet<u64>) -> bool) -> bool {
+        let by_uri = self.by_uri.lock();
+        by_uri
+            .iter()
+            .any(|(of, those)| is_within(uri, of) && by(those))
+    }
+
     /// The resources that nobody wants any more, now that this one is gone.
     fn remove_all(&self, number: u64) -> Vec<String> {
         let mut by_uri = self.by_uri.lock();
@@ -89,6 +97,11 @@ impl Link {
             link: Arc::clone(self),
             number: self.wishes.numbers.fetch_add(1, Ordering::Relaxed),
         }
+    }
+
+    /// Whether somebody asked to hear of changes of this resource.
+    pub fn is_wanted(&self, uri: &str) -> bool {
+        self.wishes.is_wanted(uri, |_| true)
     }
 
     /// What the server announces: what a legacy one declares, and what a modern one agreed to send.
@@ -114,6 +127,13 @@ impl Link {
 }
 
 impl Subscriber {
+    /// Whether it asked to hear of changes of this resource.
+    #[must_use]
+    pub fn wants(&self, uri: &str) -> bool {
+        let wishes = &self.link.wishes;
+        wishes.is_wanted(uri, |those| those.contains(&self.number))
+    }
+
     /// Wants to hear of these resources. Those of them that the server is going to announce, once it
     /// has said so; or why it cannot be asked.
     ///

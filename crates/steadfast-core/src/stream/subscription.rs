@@ -20,7 +20,7 @@ use super::{Budget, Policy};
 use crate::identity::AttemptId;
 use crate::now::{Jitter, Millis, Mono, Now, Wall};
 
-pub use filter::Filter;
+pub use filter::{Filter, is_within};
 pub use recheck::{ask_again_at, unannounced};
 pub use transitions::{deadline, replay, step};
 

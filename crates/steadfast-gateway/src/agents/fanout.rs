@@ -25,9 +25,14 @@ pub(crate) struct Fanout {
 impl Listener for Fanout {
     fn notification(&self, link: &Arc<Link>, message: Bytes) {
         let server = link.server();
+        let updated = legacy::updated(&message);
         for session in self.audience(link) {
+            let subscriptions = &session.subscriptions;
             if let Some(stream) = session.listening_now()
                 && session.wants(&message)
+                && updated
+                    .as_ref()
+                    .is_none_or(|uri| subscriptions.hears_of(link, uri))
                 && let Some(message) = session.translate(server, message.clone())
             {
                 stream.append(message);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use testkit::{Answer, Behaviour};
 
-use super::{Fleet, connected, next};
+use super::{Fleet, agent_of, connected, next};
 use crate::common::LIMIT;
 use crate::rig::{BOTH, Era, PAIRINGS};
 
@@ -193,5 +193,40 @@ async fn updates_come_under_the_uri_that_the_agent_knows() {
             .agent
             .request("resources/unsubscribe", json!({"uri": asked[2]}));
         assert_eq!(*answer.await.unwrap().result(), json!({}));
+    }
+}
+
+/// What one conversation asked to hear of is told to no other one of the same agent.
+#[tokio::test]
+async fn gw_06_updates_come_to_the_conversations_that_asked_for_them() {
+    for server in BOTH {
+        let listed = ["a://1", "a://2"].map(|uri| resource(uri, "x")).to_vec();
+        let behaviour = with_resources(server, listed, vec![]);
+        let fleet = Fleet::new(Era::Legacy, [behaviour]).await;
+        let other = agent_of(Era::Legacy, &fleet.daemon).await;
+        let alone = fleet.daemon.legacy_agent("dev", "u1").await.unwrap();
+        alone.initialize().await.unwrap();
+        let mut streams = Vec::new();
+        for (agent, uris) in [
+            (&fleet.agent, &["a://1", "a://2"][..]),
+            (&other, &["a://2"]),
+            (&alone, &["a://2"]),
+        ] {
+            streams.push(agent.open_get(None).await.unwrap());
+            for uri in uris {
+                let answer = agent.request("resources/subscribe", json!({"uri": uri}));
+                assert_eq!(*answer.await.unwrap().result(), json!({}), "{uri}");
+            }
+        }
+        for uri in ["a://1", "a://2", "a://1/of-it"] {
+            fleet.servers[0].notify(&json!({
+                "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri},
+            }));
+        }
+        let first = ["a://1", "a://2", "a://2"];
+        for (stream, uri) in streams.iter_mut().zip(first) {
+            let message = next(stream, "notifications/resources/updated").await;
+            assert_eq!(message["params"]["uri"], uri, "{server:?}");
+        }
     }
 }

@@ -243,9 +243,18 @@ async fn pv_09_sessions_of_one_agent_share_what_they_want_to_hear_of() {
         let gone = rig.agent.request("resources/unsubscribe", uri()).await;
         assert_eq!(gone.unwrap().result(), &json!({}), "{era:?}");
         rig.server.notify(&updated(NOTE));
-        for stream in &mut streams {
-            assert_eq!(next(stream, UPDATED).await, updated(NOTE), "{era:?}");
-        }
+        rig.server.notify(&list_changed(TOOLS));
+        let [gave_up, wants] = &mut streams[..] else {
+            unreachable!("two sessions");
+        };
+        assert_eq!(next(wants, UPDATED).await, updated(NOTE), "{era:?}");
+        let heard = loop {
+            let message = gave_up.message().await.unwrap().unwrap();
+            if [UPDATED, TOOLS].iter().any(|it| message["method"] == *it) {
+                break message;
+            }
+        };
+        assert_eq!(heard["method"], TOOLS, "{era:?}: it gave the resource up");
         let log = rig.server.log();
         assert_eq!(log.count("resources/unsubscribe"), 0, "{era:?}: {log}");
         // With the last session the wish goes.

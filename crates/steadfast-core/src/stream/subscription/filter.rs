@@ -187,7 +187,8 @@ fn is_true(source: &[u8], object: Range<usize>, path: &[&str]) -> bool {
 }
 
 /// Whether `uri` is `of` or lies beneath it.
-fn is_within(uri: &str, of: &str) -> bool {
+#[must_use]
+pub fn is_within(uri: &str, of: &str) -> bool {
     uri.strip_prefix(of)
         .is_some_and(|rest| rest.is_empty() || of.ends_with('/') || rest.starts_with('/'))
 }

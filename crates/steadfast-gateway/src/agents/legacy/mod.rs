@@ -30,6 +30,7 @@ use crate::problem::{
 };
 
 pub(crate) use initialize::initialize;
+pub(crate) use resources::updated;
 
 pub(crate) static SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");

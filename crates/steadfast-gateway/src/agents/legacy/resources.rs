@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use steadfast::{Link, Subscriber};
-use steadfast_core::wire::json;
+use steadfast_core::wire::{envelope, json};
 use steadfast_core::{Era, ServerName};
 
 use crate::Gate;
@@ -55,6 +55,14 @@ impl Subscriptions {
     pub(crate) fn known_as(&self, server: &ServerName, theirs: &str) -> Option<String> {
         let known = self.known.lock();
         known.get(&(server.clone(), theirs.to_owned())).cloned()
+    }
+
+    /// Whether the session hears of a change of the resource `theirs` of a server. What somebody asked for is for
+    /// those who did, and for no other conversation of the agent; what a server says unasked is for all.
+    pub(crate) fn hears_of(&self, link: &Link, theirs: &str) -> bool {
+        let subscribers = self.subscribers.lock();
+        let subscriber = subscribers.get(link.server());
+        subscriber.is_some_and(|subscriber| subscriber.wants(theirs)) || !link.is_wanted(theirs)
     }
 
     fn knows_as(&self, server: &ServerName, theirs: &str, asked: &str) {
@@ -105,6 +113,16 @@ pub(super) fn restore(gate: &Arc<Gate>, caller: &Caller, session: &Arc<Session>)
             }
         }
     });
+}
+
+/// The URI that `notifications/resources/updated` is about; `None` for any other message.
+pub(crate) fn updated(message: &[u8]) -> Option<String> {
+    let read = envelope::read(message).ok()?;
+    if read.method(message) != "notifications/resources/updated" {
+        return None;
+    }
+    let uri = envelope::read_params(message, &read).uri?;
+    json::text(message, uri).map(std::borrow::Cow::into_owned)
 }
 
 /// Whether a request subscribes to a resource, or gives it up.

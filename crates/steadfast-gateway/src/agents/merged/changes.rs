@@ -186,7 +186,15 @@ impl Changes {
             Some(_) => self.keeper.enabled_links_of(agent),
             None => Vec::new(),
         };
+        let updated = uri.clone().and_then(|range| json::text(message, range));
         for session in sessions {
+            let subscriptions = &session.subscriptions;
+            if updated
+                .as_ref()
+                .is_some_and(|uri| !subscriptions.hears_of(link, uri))
+            {
+                continue;
+            }
             let message = match &uri {
                 Some(range) => with_uri(&links, &session, server, message, range.clone()),
                 None => message.clone(),
