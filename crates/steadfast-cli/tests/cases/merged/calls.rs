@@ -192,6 +192,25 @@ async fn without_a_prefix_names_are_bare_and_shared_ones_are_refused() {
     }
 }
 
+/// An agent that kept a name from before uses it before it lists anything.
+#[tokio::test]
+async fn a_bare_name_is_known_before_anybody_lists() {
+    for (agent, server) in PAIRINGS {
+        let mut lacks_it = server.behaviour();
+        lacks_it.prompts = vec![json!({"name": "other"})];
+        let behaviours = [lacks_it, server.behaviour()];
+        let fleet = Fleet::with(agent, behaviours, |builder| {
+            builder.set("agents.dev.prefix", "false")
+        })
+        .await;
+        let params = json!({"name": "greeting", "arguments": {"who": "you"}});
+        let answer = fleet.agent.request("prompts/get", params).await.unwrap();
+        assert!(answer.result()["messages"].is_array(), "{answer:?}");
+        let asked = |place: usize| fleet.servers[place].log().count("prompts/get");
+        assert_eq!((asked(0), asked(1)), (0, 1));
+    }
+}
+
 #[tokio::test]
 async fn a_server_asks_on_the_stream_of_its_call() {
     for other in BOTH {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use steadfast::{Link, Listing};
+use steadfast::{Hello, Link, Listing};
 use steadfast_core::catalog::List;
 use steadfast_core::merged::{Cursor, Keys, names, resources};
 use steadfast_core::now::Millis;
@@ -113,6 +113,20 @@ async fn ask_all(links: Vec<Arc<Link>>, list: List) -> Vec<Listed> {
         (link, listing)
     };
     join_all(links.into_iter().map(ask)).await
+}
+
+/// Asks those servers for their lists that nobody has asked yet.
+pub(super) async fn ask_unlisted(links: &[Arc<Link>], lists: &[List]) {
+    let unlisted = |link: &Link, list: List| {
+        let offers = |hello: &Hello| list.offer(&hello.result).offered;
+        link.listed(list).is_none() && link.hello().is_some_and(|hello| offers(&hello))
+    };
+    let wanted = links.iter().flat_map(|link| {
+        let lists = lists.iter().filter(|list| unlisted(link, **list));
+        lists.map(|list| link.list(*list))
+    });
+    // Who takes longer is known the next time.
+    let _ = tokio::time::timeout(PATIENCE, join_all(wanted)).await;
 }
 
 fn entries<'a>(

@@ -122,8 +122,8 @@ pub(crate) async fn place(gate: &Gate, asker: &Asker<'_>, inbound: Box<Inbound>)
         return Placed::Here(lists::page(gate, asker, list, &inbound).await);
     }
     match &*method {
-        "tools/call" => naming::tool(gate, asker, &inbound),
-        "prompts/get" => naming::prompt(gate, asker, &inbound),
+        "tools/call" => naming::tool(gate, asker, &inbound).await,
+        "prompts/get" => naming::prompt(gate, asker, &inbound).await,
         "completion/complete" => naming::completion(gate, asker, &inbound).await,
         "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
             resources::place(gate, asker, &inbound).await

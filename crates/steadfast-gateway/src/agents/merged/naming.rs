@@ -11,6 +11,7 @@ use steadfast_core::merged::names;
 use steadfast_core::wire::json as raw;
 use steadfast_core::{Era, ServerName, code};
 
+use super::lists::ask_unlisted;
 use super::{After, Asker, Placed, own, quoted, resources};
 use crate::Gate;
 use crate::agents::inbound::Inbound;
@@ -31,11 +32,11 @@ fn lists(link: &Link, list: List, name: &str) -> bool {
         .is_some_and(|listing| listing.entry(name).is_some())
 }
 
-fn find(gate: &Gate, asker: &Asker<'_>, list: List, name: &str) -> Found {
+async fn find(gate: &Gate, asker: &Asker<'_>, list: List, name: &str) -> Found {
     if gate.keeper.prefixes(asker.agent) {
         prefixed(gate, asker, list, name)
     } else {
-        bare(gate, asker, list, name)
+        bare(gate, asker, list, name).await
     }
 }
 
@@ -54,10 +55,14 @@ fn prefixed(gate: &Gate, asker: &Asker<'_>, list: List, name: &str) -> Found {
     }
 }
 
-fn bare(gate: &Gate, asker: &Asker<'_>, list: List, name: &str) -> Found {
+async fn bare(gate: &Gate, asker: &Asker<'_>, list: List, name: &str) -> Found {
     let mut links = asker.links(gate);
     // The only server there is knows best.
     if links.len() > 1 {
+        // An agent may know a name from before.
+        if !links.iter().any(|link| lists(link, list, name)) {
+            ask_unlisted(&links, &[list]).await;
+        }
         links.retain(|link| lists(link, list, name));
     }
     match links.len() {
@@ -97,14 +102,14 @@ fn referred<'m>(inbound: &'m Inbound, key: &str) -> Option<(Range<usize>, Cow<'m
 }
 
 /// `tools/call`.
-pub(super) fn tool(gate: &Gate, asker: &Asker<'_>, inbound: &Inbound) -> Placed {
+pub(super) async fn tool(gate: &Gate, asker: &Asker<'_>, inbound: &Inbound) -> Placed {
     let Some((range, name)) = named(inbound) else {
         return Placed::invalid(inbound, "tools/call names no tool");
     };
     if name == own::CONNECTIONS {
         return Placed::Here(own::connections(gate, asker, inbound));
     }
-    match find(gate, asker, List::Tools, &name) {
+    match find(gate, asker, List::Tools, &name).await {
         Found::One(link, theirs) => {
             let task = may_be_task(asker, inbound).then(|| After::Task {
                 tasks: Arc::clone(&gate.tasks),
@@ -135,14 +140,14 @@ fn may_be_task(asker: &Asker<'_>, inbound: &Inbound) -> bool {
 }
 
 /// `prompts/get`.
-pub(super) fn prompt(gate: &Gate, asker: &Asker<'_>, inbound: &Inbound) -> Placed {
+pub(super) async fn prompt(gate: &Gate, asker: &Asker<'_>, inbound: &Inbound) -> Placed {
     let Some((range, name)) = named(inbound) else {
         return Placed::invalid(inbound, "prompts/get names no prompt");
     };
     if name == own::MCPS {
         return Placed::Here(own::mcps(gate, asker, inbound));
     }
-    match find(gate, asker, List::Prompts, &name) {
+    match find(gate, asker, List::Prompts, &name).await {
         Found::One(link, theirs) => placed(link, inbound, range, &name, &theirs),
         Found::Several(servers) => ambiguous(inbound, "prompt", &name, &servers),
         Found::Nobody => unknown(inbound, "prompt", &name),
@@ -163,7 +168,7 @@ pub(super) async fn completion(gate: &Gate, asker: &Asker<'_>, inbound: &Inbound
     if name == own::MCPS {
         return Placed::Here(own::no_completions(asker, inbound));
     }
-    match find(gate, asker, List::Prompts, &name) {
+    match find(gate, asker, List::Prompts, &name).await {
         Found::One(link, theirs) => placed(link, inbound, range, &name, &theirs),
         Found::Several(servers) => ambiguous(inbound, "prompt", &name, &servers),
         Found::Nobody => unknown(inbound, "prompt", &name),

@@ -2,15 +2,14 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::future::join_all;
 use serde_json::json;
-use steadfast::{Hello, Link, Listing};
+use steadfast::{Link, Listing};
 use steadfast_core::catalog::List;
 use steadfast_core::merged::{Owner, resources};
 use steadfast_core::{Era, ServerName, code};
 
+use super::lists::ask_unlisted;
 use super::naming::with_after;
 use super::{After, Asker, Placed, quoted};
 use crate::Gate;
@@ -20,9 +19,6 @@ use crate::problem::{INVALID_PARAMS, code_data};
 
 /// "Resource not found" until 2025-11-25 (server/resources, "Error Handling").
 const LEGACY_NOT_FOUND: i32 = -32002;
-
-/// How long servers may take to list their resources where nobody is known to have one.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What one server lists.
 struct Shelf {
@@ -120,7 +116,8 @@ pub(crate) async fn whose(
     }
     let links = asker.links(gate);
     if !links.iter().any(|link| lists(link, uri)) {
-        list_unlisted(&links).await;
+        // A URI may come from somewhere else.
+        ask_unlisted(&links, &[List::Resources, List::Templates]).await;
     }
     owner(&links, uri).map(|link| (link, uri.to_owned()))
 }
@@ -128,19 +125,6 @@ pub(crate) async fn whose(
 fn lists(link: &Link, uri: &str) -> bool {
     link.listed(List::Resources)
         .is_some_and(|listing| listing.entry(uri).is_some())
-}
-
-/// Asks those servers for their lists that nobody has asked yet: a URI may come from somewhere else.
-async fn list_unlisted(links: &[Arc<Link>]) {
-    let unlisted = links.iter().filter(|link| {
-        let offers = |hello: &Hello| List::Resources.offer(&hello.result).offered;
-        link.listed(List::Resources).is_none() && link.hello().is_some_and(|it| offers(&it))
-    });
-    let asked =
-        unlisted.flat_map(|link| [List::Resources, List::Templates].map(|list| link.list(list)));
-    let asked = join_all(asked);
-    // Who takes longer is known the next time.
-    let _ = tokio::time::timeout(PATIENCE, asked).await;
 }
 
 /// The server that has it, or those that may have it.
