@@ -21,6 +21,8 @@ pub(crate) const INVALID_PARAMS: i32 = -32602;
 pub(crate) const INTERNAL_ERROR: i32 = -32603;
 /// MCP 2026-07-28: headers and body disagree.
 pub(crate) const HEADER_MISMATCH: i32 = -32020;
+/// MCP 2026-07-28: the call needs what the agent does not say that it has.
+pub(crate) const MISSING_CAPABILITY: i32 = -32021;
 /// MCP 2026-07-28: the revision is not spoken here.
 pub(crate) const UNSUPPORTED_VERSION: i32 = -32022;
 

@@ -52,6 +52,16 @@ impl Kind {
         }
     }
 
+    /// The capability of an agent that answers it.
+    #[must_use]
+    pub const fn capability(self) -> &'static str {
+        match self {
+            Self::Elicitation => "elicitation",
+            Self::Sampling => "sampling",
+            Self::Roots => "roots",
+        }
+    }
+
     /// The result that says that nobody answered; `None` where only an error can say that.
     #[must_use]
     pub const fn unanswered(self) -> Option<&'static str> {

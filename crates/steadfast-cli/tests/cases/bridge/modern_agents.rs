@@ -2,7 +2,8 @@
 //! second leg goes on with the same call (2026-07-28 basic/patterns/mrtr).
 
 use serde_json::{Value, json};
-use testkit::script::call;
+use testkit::reply::event_stream;
+use testkit::script::{call, post};
 use testkit::{Answer, Behaviour, Question, Reply, RequestLog, Server, Step};
 
 use super::{accepted, asking};
@@ -220,6 +221,47 @@ async fn gw_05_a_state_is_good_for_its_own_call_and_once() {
         (1, 0)
     );
     assert_eq!(server.log().calls("add_row").len(), 0);
+}
+
+/// What a legacy server says in its stream, a modern agent is told by the status too (2026-07-28 streamable-http,
+/// "Protocol Version Header"; basic/index, "Per-request protocol fields").
+#[tokio::test]
+async fn what_a_legacy_server_refuses_in_its_stream_has_its_status() {
+    let server = Server::start(legacy(room())).await;
+    let error = |code: i64| json!({"error": {"code": code, "message": "cannot"}});
+    let refuses = event_stream().step(Step::RpcEvent(None, error(-32601)));
+    server.script().on(post("no/such")).reply(refuses);
+    let question = json!({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage",
+        "params": {"messages": [], "maxTokens": 1}});
+    let asks = event_stream()
+        .step(Step::RpcEvent(None, question))
+        .step(Step::WaitFor("refused".to_owned()))
+        .step(Step::RpcEvent(None, error(-32603)));
+    server.script().on(call("ask")).reply(asks);
+    let rig = Rig::with(Era::Modern, server, |daemon| daemon).await;
+
+    let unknown = rig.agent.request("no/such", json!({})).await.unwrap();
+    assert_eq!((unknown.status, unknown.error_code()), (404, Some(-32601)));
+
+    let agent = rig.daemon.modern_agent("dev", "fake").await.unwrap();
+    let agent = agent.with_capabilities(json!({"roots": {}}));
+    let refused = async {
+        seen(&rig.server, |log| responses(log).len() == 1).await;
+        rig.server.open("refused");
+    };
+    let (answer, ()) = tokio::join!(agent.request(CALL, ask()), refused);
+    let answer = answer.unwrap();
+    assert_eq!(
+        (answer.status, answer.error_code()),
+        (400, Some(-32021)),
+        "{answer:?}"
+    );
+    let error = &answer.message["error"];
+    let missing = &error["data"]["requiredCapabilities"];
+    assert_eq!(*missing, json!({"sampling": {}}));
+    let message = error["message"].as_str().unwrap();
+    assert!(message.ends_with("The server says: cannot"), "{message}");
+    assert_eq!(responses(rig.server.log())[0]["error"]["code"], -32601);
 }
 
 /// The agent never comes back: its server is told so, the call is read to its end, and nothing is cancelled.

@@ -9,16 +9,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
+use serde_json::json;
 use steadfast::{CallHandle, Failure, Link, Reply, ServerRequest};
 use steadfast_core::bridge::questions;
 use steadfast_core::question::Refusal;
-use steadfast_core::wire::sse;
+use steadfast_core::wire::{envelope, sse};
 use steadfast_core::{Era, Revision, code};
 use steadfast_store::{ParkedCallRecord, ParkedQuestion};
 use tokio::time::Sleep;
 
 use super::parked::{self, Binding, Found, Keyed, Parked};
-use super::{call_of, respond};
+use super::{call_of, respond, whole_status};
 use crate::Gate;
 use crate::agents::calling::{About, Calling, Listening, Next, failed};
 use crate::agents::inbound::Inbound;
@@ -26,10 +27,14 @@ use crate::agents::legacy::{json_answer, store_failed};
 use crate::agents::render;
 use crate::agents::stream_body::{self, Source};
 use crate::body::Body;
-use crate::problem::{INVALID_PARAMS, code_data, rpc_error, status_only};
+use crate::problem::{INVALID_PARAMS, MISSING_CAPABILITY, code_data, rpc_error, status_only};
 
 /// A call that is being parked: the state for its agent, or the call itself.
 type BeingParked = Pin<Box<dyn Future<Output = Result<Bytes, (Calling, Asking)>> + Send>>;
+
+/// How long the head of the response waits for the first message of a legacy server's stream: what is refused
+/// because of what it asks for is refused before anything is done.
+const HEAD: Duration = Duration::from_secs(1);
 
 /// How long further questions are waited for: a server that asks several things at a time says so in
 /// several messages.
@@ -47,6 +52,20 @@ pub(super) struct Leg {
     phase: Phase,
     /// `None` on a modern server, which never asks so.
     asking: Option<Asking>,
+    /// What was read before the stream began.
+    held: Option<Out>,
+    /// What the server wanted to ask an agent that did not say that it can answer that.
+    unable: Option<questions::Kind>,
+}
+
+/// What comes for the agent.
+enum Out {
+    /// More comes after it.
+    Message(Bytes),
+    /// The response.
+    Last(Bytes),
+    /// The end, where there is no response.
+    End,
 }
 
 /// What is needed to ask the agent something in the middle of its call.
@@ -59,43 +78,20 @@ pub(super) struct Asking {
 
 impl Source for Leg {
     fn poll_write(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<bool> {
-        let next = match &mut self.phase {
-            Phase::Ended => return Poll::Ready(false),
-            Phase::Parking(parking) => {
-                match ready!(parking.as_mut().poll(cx)) {
-                    Ok(message) => {
-                        self.phase = Phase::Ended;
-                        write(out, &message);
-                    }
-                    Err((calling, asking)) => *self = Self::reading(calling, Some(asking)),
-                }
-                return Poll::Ready(true);
-            }
-            Phase::Reading(calling) => ready!(calling.poll_next(cx)),
-            Phase::Gathering(calling, _, time) => match calling.poll_next(cx) {
-                Poll::Ready(next) => next,
-                Poll::Pending => {
-                    ready!(time.as_mut().poll(cx));
-                    self.park();
-                    return Poll::Ready(true);
-                }
-            },
+        let next = match self.held.take() {
+            Some(held) => held,
+            None => ready!(self.poll_next(cx)),
         };
         Poll::Ready(match next {
-            Next::Message(message) => {
+            Out::Message(message) => {
                 write(out, &message);
                 true
             }
-            // Also where it did not wait for the answers.
-            Next::Last(message) => {
+            Out::Last(message) => {
                 write(out, &message);
                 false
             }
-            Next::End => false,
-            Next::Question(question) => {
-                self.take(question);
-                true
-            }
+            Out::End => false,
         })
     }
 }
@@ -105,18 +101,107 @@ impl Leg {
         Self {
             phase: Phase::Reading(calling),
             asking,
+            held: None,
+            unable: None,
         }
+    }
+
+    /// The answer that streams this leg. Where a legacy server refuses at once, which it says in its stream, its
+    /// agent is told by the status too.
+    pub(super) async fn response(mut self, keep_alive: Duration) -> Response<Body> {
+        if self.asking.is_some() {
+            let first = std::future::poll_fn(|cx| self.poll_next(cx));
+            // ST-07: the connection is not silent for longer than any other.
+            match tokio::time::timeout(HEAD.min(keep_alive), first).await {
+                Ok(Out::Last(message)) => {
+                    let status = whole_status(200, &message, true);
+                    if status != StatusCode::OK {
+                        return json_answer(status, message);
+                    }
+                    self.held = Some(Out::Last(message));
+                }
+                Ok(out) => self.held = Some(out),
+                Err(_) => {}
+            }
+        }
+        stream_body::response(self, keep_alive)
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Out> {
+        loop {
+            let next = match &mut self.phase {
+                Phase::Ended => return Poll::Ready(Out::End),
+                Phase::Parking(parking) => match ready!(parking.as_mut().poll(cx)) {
+                    Ok(message) => {
+                        self.phase = Phase::Ended;
+                        return Poll::Ready(Out::Last(message));
+                    }
+                    Err((calling, asking)) => {
+                        self.phase = Phase::Reading(calling);
+                        self.asking = Some(asking);
+                        continue;
+                    }
+                },
+                Phase::Reading(calling) => ready!(calling.poll_next(cx)),
+                Phase::Gathering(calling, _, time) => match calling.poll_next(cx) {
+                    Poll::Ready(next) => next,
+                    Poll::Pending => {
+                        ready!(time.as_mut().poll(cx));
+                        self.park();
+                        continue;
+                    }
+                },
+            };
+            return Poll::Ready(match next {
+                Next::Message(message) => Out::Message(message),
+                // Also where it did not wait for the answers.
+                Next::Last(message) => Out::Last(self.or_missing(message)),
+                Next::End => Out::End,
+                Next::Question(question) => {
+                    self.take(question);
+                    continue;
+                }
+            });
+        }
+    }
+
+    /// The response; or, where the call failed after a question that the agent cannot answer, what this era has
+    /// for that (2026-07-28 basic/index, "Per-request protocol fields": -32021 with what is missing).
+    fn or_missing(&self, message: Bytes) -> Bytes {
+        let (Some(kind), Some(asking)) = (self.unable, &self.asking) else {
+            return message;
+        };
+        let read = envelope::read(&message).ok();
+        let error = read.and_then(|read| envelope::read_error(&message, &read));
+        let Some((_, said)) = error else {
+            return message;
+        };
+        let capability = kind.capability();
+        let text = format!(
+            "The call needs an agent with the capability `{capability}`, and this request declares none. \
+             The server says: {said}"
+        );
+        let data = json!({ "requiredCapabilities": { capability: {} } });
+        rpc_error(
+            asking.inbound.raw_id(),
+            MISSING_CAPABILITY,
+            &text,
+            Some(&data),
+        )
     }
 
     /// Takes a question that the agent can answer, and refuses any other at once.
     fn take(&mut self, question: ServerRequest) {
         // mrtr, "Server Requirements" 2: an input request is one of three kinds.
-        let is_known = questions::Kind::of(&question.method()).is_some();
+        let kind = questions::Kind::of(&question.method());
         let able = match &self.asking {
-            Some(asking) if is_known => question.check(asking.capabilities()),
+            Some(asking) if kind.is_some() => question.check(asking.capabilities()),
             Some(_) | None => Err(Refusal::Unable),
         };
         if let Err(refusal) = able {
+            if refusal == Refusal::Unable {
+                self.unable = kind;
+            }
             return question.refuse(refusal);
         }
         self.phase = match std::mem::replace(&mut self.phase, Phase::Ended) {
@@ -241,7 +326,7 @@ pub(super) async fn go_on(
             let (call, handle) = (call_of(*inbound, revision), CallHandle::new());
             let listening = Listening::to(handle.clone());
             let answer = link.take_up(call, handle, parked::place(&record), replies);
-            respond(gate, answer.await, listening, about, link, Some(asking))
+            respond(gate, answer.await, listening, about, link, Some(asking)).await
         }
         Ok(false) => unknown_state(&about),
         Err(error) => store_failed(Some(&about.id), &error),

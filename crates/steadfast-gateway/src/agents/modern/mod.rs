@@ -20,11 +20,12 @@ use super::endpoint::Caller;
 use super::inbound::{self, Content, Inbound};
 use super::legacy::json_answer;
 use super::merged::{Asker, Placed};
-use super::{hello, merged, render, routing, stream_body};
+use super::{hello, merged, render, routing};
 use crate::Gate;
 use crate::body::Body;
 use crate::problem::{
-    INVALID_REQUEST, METHOD_NOT_FOUND, Problem, code_data, rpc_error, status_only,
+    INVALID_REQUEST, METHOD_NOT_FOUND, MISSING_CAPABILITY, Problem, code_data, rpc_error,
+    status_only,
 };
 use leg::{Asking, Leg};
 
@@ -224,12 +225,12 @@ async fn call(
                 json_answer(status, message)
             }
         }
-        answer => respond(gate, answer, listening, about, link, asking),
+        answer => respond(gate, answer, listening, about, link, asking).await,
     }
 }
 
 /// The answer to a leg of a call.
-fn respond(
+async fn respond(
     gate: &Gate,
     answer: Answer,
     listening: Listening,
@@ -248,7 +249,9 @@ fn respond(
         ),
         Answer::Stream(answer) => {
             let calling = Calling::streaming(answer, listening, about, Arc::clone(link));
-            stream_body::response(Leg::reading(calling, asking), gate.settings.keep_alive)
+            Leg::reading(calling, asking)
+                .response(gate.settings.keep_alive)
+                .await
         }
     }
 }
@@ -273,13 +276,16 @@ fn call_of(inbound: Inbound, revision: Revision) -> Call {
 }
 
 /// The status of an answer. A modern server's own passes; a legacy one does not tell an unknown method
-/// by its status, a modern agent expects that (streamable-http, "Protocol Version Header").
+/// by its status, a modern agent expects that (streamable-http, "Protocol Version Header"), and that of a missing
+/// capability (basic/index, "Per-request protocol fields").
 fn whole_status(status: u16, message: &[u8], translated: bool) -> StatusCode {
     if translated && message.len() <= LARGEST_ERROR {
         let read = envelope::read(message).ok();
         let error = read.and_then(|read| envelope::read_error(message, &read));
-        if error.is_some_and(|(code, _)| code == i64::from(METHOD_NOT_FOUND)) {
-            return StatusCode::NOT_FOUND;
+        match error.and_then(|(code, _)| i32::try_from(code).ok()) {
+            Some(METHOD_NOT_FOUND) => return StatusCode::NOT_FOUND,
+            Some(MISSING_CAPABILITY) => return StatusCode::BAD_REQUEST,
+            Some(_) | None => {}
         }
     }
     match status {
