@@ -7,12 +7,13 @@
 
 use std::collections::BTreeMap;
 
+use futures_util::future::join_all;
 use rmcp::model::{
     ClientCapabilities, CreateMessageResult, ElicitRequestParams, ElicitResult, ElicitationAction,
-    InputRequest, InputRequests, InputRequiredResult, InputResponses, ListRootsResult,
+    ErrorCode, InputRequest, InputRequests, InputRequiredResult, InputResponses, ListRootsResult,
     ProtocolVersion, RequestStateCodec, SealOptions,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{RequestContext, ServiceError};
 use rmcp::{ErrorData, RoleServer};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -91,7 +92,7 @@ impl Interactions {
         if is_modern(context) {
             self.retry(name, dialogue, input)
         } else {
-            ask_each(dialogue, context).await.map(Outcome::Answered)
+            ask_all(dialogue, context).await.map(Outcome::Answered)
         }
     }
 
@@ -142,13 +143,30 @@ pub(crate) fn is_modern(context: &RequestContext<RoleServer>) -> bool {
         .is_some_and(|revision| revision.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
-async fn ask_each(
+/// Asks the questions of one round at a time, as the result that asks them does from 2026-07-28 on.
+async fn ask_all(
     dialogue: Dialogue,
     context: &RequestContext<RoleServer>,
 ) -> Result<Answers, ErrorData> {
     let mut answers = Answers::new();
-    for (key, question) in dialogue.rounds.into_iter().flatten() {
-        answers.insert(key, ask(question, context).await?);
+    for round in dialogue.rounds {
+        let asked = round
+            .into_iter()
+            .map(async |(key, question)| (key, ask(question, context).await));
+        for (key, answer) in join_all(asked).await {
+            match answer {
+                Ok(answer) => {
+                    answers.insert(key, answer);
+                }
+                // What the session declared may be more than whoever is behind the client can answer.
+                Err(error)
+                    if dialogue.only_supported && error.code == ErrorCode::METHOD_NOT_FOUND => {}
+                // What the client answered the question with is not what its own call is answered with.
+                Err(error) => {
+                    return Err(ErrorData::internal_error(error.message, error.data));
+                }
+            }
+        }
     }
     Ok(answers)
 }
@@ -177,7 +195,10 @@ async fn ask(
         }
     };
     answer
-        .map_err(|error| ErrorData::internal_error(error.to_string(), None))?
+        .map_err(|error| match error {
+            ServiceError::McpError(error) => error,
+            error => ErrorData::internal_error(error.to_string(), None),
+        })?
         .map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }
 

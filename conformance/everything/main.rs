@@ -13,6 +13,7 @@ mod sessions;
 mod skills;
 mod tasks;
 mod tools;
+mod waits;
 
 use std::io::Write as _;
 use std::net::SocketAddr;

@@ -28,6 +28,7 @@ use crate::catalog::Catalog;
 use crate::changes::{Change, Changes};
 use crate::content;
 use crate::interaction::{Input, Interactions, Outcome, is_modern};
+use crate::waits::Waits;
 use crate::{skills, tools};
 
 /// What all sessions and requests have in common.
@@ -37,6 +38,7 @@ pub(crate) struct Shared {
     interactions: Interactions,
     revisions: Vec<ProtocolVersion>,
     tasks: TaskManager,
+    waits: Waits,
 }
 
 impl Shared {
@@ -47,6 +49,7 @@ impl Shared {
             interactions: Interactions::load()?,
             revisions,
             tasks: TaskManager::new(),
+            waits: Waits::default(),
         })
     }
 }
@@ -77,6 +80,10 @@ impl Everything {
 
     pub(crate) fn tasks(&self) -> &TaskManager {
         &self.shared.tasks
+    }
+
+    pub(crate) fn waits(&self) -> &Waits {
+        &self.shared.waits
     }
 
     pub(crate) fn log_level(&self) -> LoggingLevel {

@@ -55,6 +55,13 @@ pub(crate) async fn call(
         "test_trigger_tool_change" => announce(server, Change::Tools).map(Into::into),
         "test_trigger_prompt_change" => announce(server, Change::Prompts).map(Into::into),
         "test_trigger_resource_update" => announce(server, Change::WatchedResource).map(Into::into),
+        "wait_for_cancellation" | "count_cancellations" => {
+            let key = text_argument(&arguments, "key")?;
+            if name == "wait_for_cancellation" {
+                server.waits().wait(&key, &context).await;
+            }
+            success(vec![text(&server.waits().report(&key))]).map(Into::into)
+        }
         "slow_compute" => Ok(tasks::slow_compute(server.tasks(), &arguments, &context).await),
         "failing_job"
         | "protocol_error_job"
@@ -203,19 +210,21 @@ async fn run_as_task(
     )
 }
 
+fn text_argument(arguments: &JsonObject, key: &str) -> Result<String, ErrorData> {
+    arguments
+        .get(key)
+        .and_then(Value::as_str)
+        .map(str::to_owned)
+        .ok_or_else(|| ErrorData::invalid_params(format!("argument {key} is required"), None))
+}
+
 /// Two tools ask what their arguments say.
 fn with_arguments(
     name: &str,
     mut dialogue: Dialogue,
     arguments: &JsonObject,
 ) -> Result<Dialogue, ErrorData> {
-    let argument = |key: &str| {
-        arguments
-            .get(key)
-            .and_then(Value::as_str)
-            .map(str::to_owned)
-            .ok_or_else(|| ErrorData::invalid_params(format!("argument {key} is required"), None))
-    };
+    let argument = |key: &str| text_argument(arguments, key);
     for question in dialogue
         .rounds
         .iter_mut()

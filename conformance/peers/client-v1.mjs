@@ -1,10 +1,22 @@
 // TypeScript `@modelcontextprotocol/sdk` 1.x as a peer: client-v1.mjs URL KEY
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
-import { obey, report } from './line-protocol.mjs';
+import {
+  CreateMessageRequestSchema,
+  ElicitRequestSchema,
+  ResourceUpdatedNotificationSchema,
+} from '@modelcontextprotocol/sdk/types.js';
+import { ELICITED, SAMPLED, Updates, obey, report } from './line-protocol.mjs';
 
 const [url, key] = process.argv.slice(2);
-const client = new Client({ name: 'peer-typescript-v1', version: '1.0.0' });
+const client = new Client(
+  { name: 'peer-typescript-v1', version: '1.0.0' },
+  { capabilities: { elicitation: {}, sampling: {} } },
+);
+const updates = new Updates();
+client.setRequestHandler(ElicitRequestSchema, () => ELICITED);
+client.setRequestHandler(CreateMessageRequestSchema, () => SAMPLED);
+client.setNotificationHandler(ResourceUpdatedNotificationSchema, ({ params }) => updates.add(params.uri));
 client.onerror = (error) => report({ event: `error: ${error.message}` });
 const transport = new StreamableHTTPClientTransport(new URL(url), {
   requestInit: { headers: { Authorization: `Bearer ${key}` } },
@@ -12,9 +24,15 @@ const transport = new StreamableHTTPClientTransport(new URL(url), {
 await client.connect(transport);
 client.onclose = () => report({ event: 'closed' });
 
+let subscribed;
 await obey({
   list: () => client.listTools(),
-  call: (name, args) => client.callTool({ name, arguments: args }),
+  resources: () => client.listResources(),
+  read: (uri) => client.readResource({ uri }),
+  request: (name, args, options) => client.callTool({ name, arguments: args }, undefined, options),
+  subscribe: (uri) => client.subscribeResource({ uri: (subscribed = uri) }),
+  updated: () => updates.next(),
+  unsubscribe: () => client.unsubscribeResource({ uri: subscribed }),
   quit: () => {
     client.onclose = undefined;
     return client.close();

@@ -3,11 +3,12 @@
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::Failure;
+use crate::outcome::Outcome;
 use crate::process::Logs;
 use crate::programs::Programs;
 use crate::report::ClientRow;
 use crate::requirements::{LEGACY, MODERN};
-use crate::suite::{self, Outcome};
+use crate::suite;
 
 /// All but those of authorization.
 const SCENARIOS: [(&str, &str); 13] = [

@@ -7,9 +7,28 @@ use crate::Failure;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Place {
+    /// A server scenario against the server itself.
     Direct,
+    /// One at `/mcp/{server}`.
     Gateway,
+    /// One at `/mcp`.
+    Merged,
+    /// One at `/mcp/{server}`, of a server of the other era.
+    Bridge,
+    /// A client scenario.
     Client,
+}
+
+impl Place {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Gateway => "gateway",
+            Self::Merged => "merged",
+            Self::Bridge => "bridge",
+            Self::Client => "client",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Deserialize)]

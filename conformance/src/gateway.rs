@@ -21,6 +21,18 @@ pub(crate) const ANONYMOUS: &str = "dev";
 /// How often the admin API is asked.
 const POLL: Duration = Duration::from_millis(50);
 
+/// Whom a daemon knows.
+#[derive(Debug)]
+pub(crate) struct Setup<'a> {
+    pub(crate) agents: &'a [&'a str],
+    /// Names and addresses.
+    pub(crate) servers: &'a [(&'a str, String)],
+    /// Whether the names of tools and prompts have their server's before them at the address of all servers.
+    pub(crate) prefix: bool,
+    /// Tools that change nothing: where an agent of the later era goes away, such a call is cancelled.
+    pub(crate) reads: &'a [&'a str],
+}
+
 #[derive(Debug)]
 pub(crate) struct Gateway {
     /// `http://` and the address.
@@ -31,16 +43,14 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts a daemon that knows these agents and these servers.
     pub(crate) async fn start(
         programs: &Programs,
         logs: &Logs,
-        agents: &[&str],
-        servers: &[(&str, String)],
+        setup: &Setup<'_>,
     ) -> Result<Self, Failure> {
         let data = tempfile::tempdir()?;
         let config = data.path().join("steadfast.toml");
-        std::fs::write(&config, configuration(agents, servers)?)?;
+        std::fs::write(&config, configuration(setup)?)?;
         let store: PathBuf = data.path().join("data");
         let mut command = Command::new(programs.binary("steadfast"));
         command
@@ -70,6 +80,11 @@ impl Gateway {
     /// The agents' address of one server.
     pub(crate) fn url(&self, server: &str) -> String {
         format!("{}/mcp/{server}", self.base)
+    }
+
+    /// The agents' address of all their servers.
+    pub(crate) fn merged(&self) -> String {
+        format!("{}/mcp", self.base)
     }
 
     /// A fresh key of an agent.
@@ -119,16 +134,26 @@ impl Gateway {
     }
 }
 
-fn configuration(agents: &[&str], servers: &[(&str, String)]) -> Result<String, Failure> {
+fn configuration(setup: &Setup<'_>) -> Result<String, Failure> {
+    let prefix = setup.prefix;
     let mut text = String::from("[retry]\nfirst = \"100ms\"\nmax = \"1s\"\n");
-    if agents.contains(&ANONYMOUS) {
+    if setup.agents.contains(&ANONYMOUS) {
         write!(text, "\n[gateway]\nanonymous_agent = \"{ANONYMOUS}\"\n")?;
     }
-    for agent in agents {
-        write!(text, "\n[agents.{agent}]\nservers = \"*\"\n")?;
+    for agent in setup.agents {
+        write!(
+            text,
+            "\n[agents.{agent}]\nservers = \"*\"\nprefix = {prefix}\n"
+        )?;
     }
-    for (server, url) in servers {
+    for (server, url) in setup.servers {
         write!(text, "\n[servers.{server}]\nurl = \"{url}\"\n")?;
+        for tool in setup.reads {
+            write!(
+                text,
+                "\n[servers.{server}.tools.{tool}]\neffect = \"read\"\n"
+            )?;
+        }
     }
     Ok(text)
 }

@@ -2,29 +2,36 @@
 //!
 //! - `direct`: the suite against the everything server alone.
 //! - `gateway`: the same, and then through the gateway, which must come out equal.
+//! - `merged`: the same through the address of all servers.
+//! - `bridge`: each revision through the gateway to a server of the other era.
 //! - `clients`: the suite's client scenarios, with the keeper as the client.
 //! - `pairings`: real clients through the gateway to real servers that are killed in mid-session.
+//! - `across`: real clients through the gateway to servers of the other era, and to several servers at one address.
 //!
 //! What is known to fail is in `exceptions.toml`, strict both ways.
 
+mod across;
 mod clients;
 mod exceptions;
 mod gateway;
 mod http;
+mod outcome;
 mod pairings;
 mod peer;
+mod peers;
 mod process;
 mod programs;
 mod report;
 mod requirements;
 mod suite;
+mod ways;
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::exceptions::Exceptions;
+use crate::exceptions::{Exceptions, Place};
 use crate::process::Logs;
 use crate::programs::Programs;
 use crate::report::Report;
@@ -45,10 +52,16 @@ enum Leg {
     Direct,
     /// The suite against the everything server, directly and through the gateway.
     Gateway,
+    /// The suite, directly and through the address of all servers.
+    Merged,
+    /// The suite, directly and through the gateway to servers of the other era.
+    Bridge,
     /// The suite's client scenarios against the keeper.
     Clients,
     /// Real clients and real servers with the gateway between them.
     Pairings,
+    /// Real clients on servers of the other era, and at the address of all servers.
+    Across,
     /// All of the above.
     All,
 }
@@ -85,16 +98,27 @@ async fn main() -> ExitCode {
 
 async fn run(leg: Leg, logs: &Logs) -> Result<Report, Failure> {
     let exceptions = Exceptions::load()?;
-    let programs = Programs::find(matches!(leg, Leg::Gateway | Leg::Pairings | Leg::All))?;
+    let programs = Programs::find(!matches!(leg, Leg::Direct | Leg::Clients))?;
     let mut report = Report::default();
-    if matches!(leg, Leg::Direct | Leg::Gateway | Leg::All) {
-        report.servers = suite::run(&programs, logs, leg != Leg::Direct).await?;
+    let places: Option<&[Place]> = match leg {
+        Leg::Direct => Some(&[]),
+        Leg::Gateway => Some(&[Place::Gateway]),
+        Leg::Merged => Some(&[Place::Merged]),
+        Leg::Bridge => Some(&[Place::Bridge]),
+        Leg::All => Some(&[Place::Gateway, Place::Merged, Place::Bridge]),
+        Leg::Clients | Leg::Pairings | Leg::Across => None,
+    };
+    if let Some(places) = places {
+        report.servers = suite::run(&programs, logs, places).await?;
     }
     if matches!(leg, Leg::Clients | Leg::All) {
         report.clients = clients::run(&programs, logs).await?;
     }
     if matches!(leg, Leg::Pairings | Leg::All) {
         report.pairings = pairings::run(&programs, logs).await?;
+    }
+    if matches!(leg, Leg::Across | Leg::All) {
+        report.across = across::run(&programs, logs).await?;
     }
     report.judge(&exceptions);
     Ok(report)

@@ -7,8 +7,9 @@ use tokio::process::Command;
 use tokio::time::Instant;
 
 use crate::Failure;
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, Setup};
 use crate::peer::Peer;
+use crate::peers::{CLIENTS, ClientKind};
 use crate::process::{Logs, Process, free_port};
 use crate::programs::Programs;
 use crate::report::PairingRow;
@@ -16,62 +17,6 @@ use crate::report::PairingRow;
 /// A connection of the gateway: opening it the first time, noticing that the server is gone, and opening it again.
 const CONNECT: Duration = Duration::from_secs(30);
 const NOTICE: Duration = Duration::from_secs(10);
-
-/// Each client is an agent of its own, so that each pairing has a connection of its own.
-#[derive(Debug, Clone, Copy)]
-struct ClientKind {
-    agent: &'static str,
-    program: Program,
-    era: &'static str,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Program {
-    /// A script of `peers/`, by Node.
-    Node(&'static str),
-    /// A script of `peers/`, by Python.
-    Python(&'static str),
-    /// Our own, built on rmcp.
-    Rmcp,
-}
-
-const CLIENTS: [ClientKind; 7] = [
-    ClientKind {
-        agent: "typescript-v1",
-        program: Program::Node("client-v1.mjs"),
-        era: "legacy",
-    },
-    ClientKind {
-        agent: "typescript-v2-legacy",
-        program: Program::Node("client-v2.mjs"),
-        era: "legacy",
-    },
-    ClientKind {
-        agent: "typescript-v2-modern",
-        program: Program::Node("client-v2.mjs"),
-        era: "modern",
-    },
-    ClientKind {
-        agent: "python-v2-legacy",
-        program: Program::Python("python_client.py"),
-        era: "legacy",
-    },
-    ClientKind {
-        agent: "python-v2-modern",
-        program: Program::Python("python_client.py"),
-        era: "modern",
-    },
-    ClientKind {
-        agent: "rmcp-legacy",
-        program: Program::Rmcp,
-        era: "legacy",
-    },
-    ClientKind {
-        agent: "rmcp-modern",
-        program: Program::Rmcp,
-        era: "modern",
-    },
-];
 
 /// A server, and a call that it answers.
 #[derive(Debug, Clone, Copy)]
@@ -149,26 +94,6 @@ impl ServerKind {
     }
 }
 
-impl ClientKind {
-    fn command(&self, programs: &Programs, url: &str, key: &str) -> Command {
-        let mut command = match self.program {
-            Program::Node(script) => {
-                let mut command = Command::new(programs.node());
-                command.arg(programs.peer(script));
-                command
-            }
-            Program::Python(script) => {
-                let mut command = Command::new(programs.python());
-                command.arg(programs.peer(script));
-                command
-            }
-            Program::Rmcp => Command::new(programs.binary("rmcp-client")),
-        };
-        command.args([url, key, self.era]);
-        command
-    }
-}
-
 pub(crate) async fn run(programs: &Programs, logs: &Logs) -> Result<Vec<PairingRow>, Failure> {
     let mut servers = Vec::new();
     for server in SERVERS {
@@ -179,8 +104,13 @@ pub(crate) async fn run(programs: &Programs, logs: &Logs) -> Result<Vec<PairingR
         .iter()
         .map(|(server, port, _)| (server.name, format!("http://127.0.0.1:{port}/mcp")))
         .collect();
-    let gateway =
-        Gateway::start(programs, logs, &CLIENTS.map(|client| client.agent), &urls).await?;
+    let setup = Setup {
+        agents: &CLIENTS.map(|client| client.agent),
+        servers: &urls,
+        prefix: true,
+        reads: &[],
+    };
+    let gateway = Gateway::start(programs, logs, &setup).await?;
     let mut rows = Vec::new();
     for (server, port, process) in servers {
         rows.extend(with_server(programs, logs, &gateway, server, port, process).await?);

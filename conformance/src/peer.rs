@@ -89,7 +89,8 @@ impl Peer {
         self.command("quit").await.map(|_| ())
     }
 
-    async fn command(&mut self, command: &str) -> Result<Value, Failure> {
+    /// The result of any command.
+    pub(crate) async fn command(&mut self, command: &str) -> Result<Value, Failure> {
         self.stdin
             .write_all(format!("{command}\n").as_bytes())
             .await?;

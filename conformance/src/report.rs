@@ -36,7 +36,24 @@ pub(crate) struct ServerRow {
     pub(crate) revision: &'static str,
     pub(crate) kind: Kind,
     pub(crate) direct: Verdict,
-    pub(crate) gateway: Option<Verdict>,
+    /// Through the gateway, in the ways that were run.
+    pub(crate) through: Vec<(Place, Verdict)>,
+}
+
+impl AcrossRow {
+    fn passed(&self) -> bool {
+        self.outcomes.iter().all(|(_, outcome)| outcome.is_ok())
+    }
+}
+
+impl ServerRow {
+    /// All verdicts, the direct one first.
+    fn verdicts(&self) -> impl Iterator<Item = (Place, &Verdict)> {
+        let through = self.through.iter();
+        [(Place::Direct, &self.direct)]
+            .into_iter()
+            .chain(through.map(|(place, verdict)| (*place, verdict)))
+    }
 }
 
 #[derive(Debug)]
@@ -54,11 +71,22 @@ pub(crate) struct PairingRow {
     pub(crate) outcome: Result<String, String>,
 }
 
+/// A real client on a server of the other era, or at the address of all servers.
+#[derive(Debug)]
+pub(crate) struct AcrossRow {
+    pub(crate) client: &'static str,
+    pub(crate) server: &'static str,
+    pub(crate) merged: bool,
+    /// What it did, and what went wrong.
+    pub(crate) outcomes: Vec<(&'static str, Result<(), String>)>,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) servers: Vec<ServerRow>,
     pub(crate) clients: Vec<ClientRow>,
     pub(crate) pairings: Vec<PairingRow>,
+    pub(crate) across: Vec<AcrossRow>,
     /// Exceptions that do not hold.
     complaints: Vec<String>,
 }
@@ -68,13 +96,13 @@ impl Report {
     pub(crate) fn judge(&mut self, exceptions: &Exceptions) {
         for row in &mut self.servers {
             let (scenario, revision) = (&row.scenario, row.revision);
-            let places = [
-                (Place::Direct, Some(&mut row.direct)),
-                (Place::Gateway, row.gateway.as_mut()),
-            ];
-            for (place, verdict) in places {
-                let excused = verdict
-                    .and_then(|verdict| excuse(exceptions, scenario, revision, place, verdict));
+            let through = row.through.iter_mut();
+            let through = through.map(|(place, verdict)| (*place, verdict));
+            for (place, verdict) in [(Place::Direct, &mut row.direct)]
+                .into_iter()
+                .chain(through)
+            {
+                let excused = excuse(exceptions, scenario, revision, place, verdict);
                 self.complaints.extend(excused);
             }
         }
@@ -91,7 +119,9 @@ impl Report {
         for entry in &exceptions.entries {
             let ran = match entry.place {
                 Place::Direct => !self.servers.is_empty(),
-                Place::Gateway => self.servers.iter().any(|row| row.gateway.is_some()),
+                Place::Gateway | Place::Merged | Place::Bridge => {
+                    self.places().any(|place| place == entry.place)
+                }
                 Place::Client => !self.clients.is_empty(),
             };
             let servers = self
@@ -100,7 +130,9 @@ impl Report {
                 .map(|row| (row.scenario.as_str(), row.revision));
             let clients = self.clients.iter().map(|row| (row.scenario, row.revision));
             let known = match entry.place {
-                Place::Direct | Place::Gateway => servers.collect::<Vec<_>>(),
+                Place::Direct | Place::Gateway | Place::Merged | Place::Bridge => {
+                    servers.collect::<Vec<_>>()
+                }
                 Place::Client => clients.collect(),
             };
             if ran && !known.contains(&(entry.scenario.as_str(), entry.revision.as_str())) {
@@ -118,9 +150,10 @@ impl Report {
             && !self
                 .servers
                 .iter()
-                .any(|row| unexpected(&row.direct) || row.gateway.as_ref().is_some_and(unexpected))
+                .any(|row| row.verdicts().any(|(_, verdict)| unexpected(verdict)))
             && !self.clients.iter().any(|row| unexpected(&row.verdict))
             && self.pairings.iter().all(|row| row.outcome.is_ok())
+            && self.across.iter().all(AcrossRow::passed)
     }
 }
 
@@ -153,6 +186,9 @@ impl fmt::Display for Report {
         if !self.pairings.is_empty() {
             self.write_pairings(to)?;
         }
+        if !self.across.is_empty() {
+            self.write_across(to)?;
+        }
         for complaint in &self.complaints {
             writeln!(to, "error: {complaint}")?;
         }
@@ -169,24 +205,28 @@ impl fmt::Display for Report {
 }
 
 impl Report {
+    /// The ways through the gateway that were run.
+    fn places(&self) -> impl Iterator<Item = Place> {
+        let first = self.servers.first();
+        first
+            .into_iter()
+            .flat_map(|row| row.through.iter().map(|(place, _)| *place))
+    }
+
     fn write_servers(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            to,
-            "{:<46} {:<11} {:<6} gateway",
-            "server scenario", "revision", "direct"
-        )?;
+        write!(to, "{:<46} {:<11}", "server scenario", "revision")?;
+        for place in [Place::Direct].into_iter().chain(self.places()) {
+            write!(to, " {:<7}", place.name())?;
+        }
+        writeln!(to)?;
         for row in &self.servers {
-            let gateway = row.gateway.as_ref().map_or("-", Verdict::mark);
-            writeln!(
-                to,
-                "{:<46} {:<11} {:<6} {gateway}",
-                row.scenario,
-                row.revision,
-                row.direct.mark()
-            )?;
-            write_reason(to, "direct", &row.direct)?;
-            if let Some(verdict) = &row.gateway {
-                write_reason(to, "gateway", verdict)?;
+            write!(to, "{:<46} {:<11}", row.scenario, row.revision)?;
+            for (_, verdict) in row.verdicts() {
+                write!(to, " {:<7}", verdict.mark())?;
+            }
+            writeln!(to)?;
+            for (place, verdict) in row.verdicts() {
+                write_reason(to, place.name(), verdict)?;
             }
         }
         let mut groups: Vec<(&str, Kind)> = self
@@ -196,28 +236,36 @@ impl Report {
             .collect();
         groups.sort_unstable();
         groups.dedup();
-        for (revision, kind) in groups {
-            let rows: Vec<_> = self
-                .servers
+        for group in groups {
+            self.write_group(to, group)?;
+        }
+        writeln!(to)
+    }
+
+    /// How many scenarios of one kind passed in each way.
+    fn write_group(
+        &self,
+        to: &mut fmt::Formatter<'_>,
+        (revision, kind): (&str, Kind),
+    ) -> fmt::Result {
+        let what = match kind {
+            Kind::Required => "required",
+            Kind::Extension => "of extensions",
+            Kind::Further => "not scored",
+        };
+        write!(to, "{revision} {what}:")?;
+        let rows: Vec<_> = self
+            .servers
+            .iter()
+            .filter(|row| (row.revision, row.kind) == (revision, kind))
+            .collect();
+        for (at, place) in [Place::Direct].into_iter().chain(self.places()).enumerate() {
+            let passed = rows
                 .iter()
-                .filter(|row| (row.revision, row.kind) == (revision, kind))
-                .collect();
-            let total = rows.len();
-            let direct = rows.iter().filter(|row| row.direct.is_good()).count();
-            let what = match kind {
-                Kind::Required => "required",
-                Kind::Extension => "of extensions",
-                Kind::Further => "not scored",
-            };
-            write!(to, "{revision} {what}: direct {direct}/{total}")?;
-            if rows.iter().any(|row| row.gateway.is_some()) {
-                let gateway = rows
-                    .iter()
-                    .filter(|row| row.gateway.as_ref().is_some_and(Verdict::is_good))
-                    .count();
-                write!(to, ", gateway {gateway}/{total}")?;
-            }
-            writeln!(to)?;
+                .filter(|row| row.verdicts().nth(at).is_some_and(|(_, it)| it.is_good()))
+                .count();
+            let comma = if at == 0 { "" } else { "," };
+            write!(to, "{comma} {} {passed}/{}", place.name(), rows.len())?;
         }
         writeln!(to)
     }
@@ -262,6 +310,31 @@ impl Report {
             .count();
         writeln!(to, "pairings: {good}/{}\n", self.pairings.len())
     }
+
+    fn write_across(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{:<24} {:<20}", "client", "server")?;
+        let tasks = self.across.first().map(|row| &row.outcomes);
+        for (task, _) in tasks.into_iter().flatten() {
+            write!(to, " {task:<9}")?;
+        }
+        writeln!(to)?;
+        for row in &self.across {
+            let address = if row.merged { "among all" } else { "alone" };
+            let server = format!("{}, {address}", row.server);
+            write!(to, "{:<24} {server:<20}", row.client)?;
+            for (_, outcome) in &row.outcomes {
+                write!(to, " {:<9}", if outcome.is_ok() { "pass" } else { "FAIL" })?;
+            }
+            writeln!(to)?;
+            for (task, outcome) in &row.outcomes {
+                if let Err(why) = outcome {
+                    writeln!(to, "    {task}: {why}")?;
+                }
+            }
+        }
+        let good = self.across.iter().filter(|row| row.passed()).count();
+        writeln!(to, "clients across eras: {good}/{}\n", self.across.len())
+    }
 }
 
 fn write_reason(to: &mut fmt::Formatter<'_>, place: &str, verdict: &Verdict) -> fmt::Result {
@@ -286,7 +359,7 @@ mod tests {
             revision: "2025-11-25",
             kind: Kind::Required,
             direct,
-            gateway: Some(gateway),
+            through: vec![(Place::Gateway, gateway)],
         };
         Report {
             servers: vec![row],
