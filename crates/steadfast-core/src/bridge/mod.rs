@@ -45,14 +45,16 @@ const REQUEST_META: [&str; 4] = [
 ];
 
 /// The requests whose complete results carry hints for caching (2026-07-28
-/// server/utilities/caching, "Cacheable Results").
-const CACHEABLE: [&str; 6] = [
+/// server/utilities/caching, "Cacheable Results"; those of the skills extension by SEP-2640).
+const CACHEABLE: [&str; 8] = [
     "server/discover",
     "tools/list",
     "prompts/list",
     "resources/list",
     "resources/templates/list",
     "resources/read",
+    "skills/list",
+    "skills/get",
 ];
 
 /// "Resource not found" until 2025-11-25 (server/resources, "Error Handling").

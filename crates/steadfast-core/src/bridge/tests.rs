@@ -140,6 +140,8 @@ fn a_legacy_result_gains_its_type_and_a_cacheable_one_its_hints() {
         "resources/list",
         "resources/templates/list",
         "resources/read",
+        "skills/list",
+        "skills/get",
     ] {
         assert_eq!(
             result_modern(
