@@ -144,6 +144,28 @@ async fn the_only_server_gets_what_nobody_knows() {
     }
 }
 
+/// A method of an extension goes to the only server that declares it, and nowhere where several do.
+#[tokio::test]
+async fn a_method_of_an_extension_goes_to_the_server_that_has_it() {
+    for (agent, server) in PAIRINGS {
+        let mut behaviours = [server.behaviour(), server.behaviour(), server.behaviour()];
+        let ours = |name: &str| json!({ name: {} });
+        behaviours[0].capabilities["extensions"] = ours("io.example/other");
+        behaviours[1].capabilities["extensions"] = ours("io.example/vendor");
+        let fleet = Fleet::new(agent, behaviours).await;
+        for (method, asked) in [("vendor/method", [0, 1, 0]), ("another/one", [0, 0, 0])] {
+            let answer = fleet.agent.request(method, json!({"n": 1})).await.unwrap();
+            assert_eq!(answer.error_code(), Some(-32601), "{answer:?}");
+            let counts: Vec<_> = fleet
+                .servers
+                .iter()
+                .map(|it| it.log().count(method))
+                .collect();
+            assert_eq!(counts, asked, "{method}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn without_a_prefix_names_are_bare_and_shared_ones_are_refused() {
     for agent in BOTH {

@@ -31,7 +31,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use steadfast::Link;
 use steadfast_core::catalog::List;
-use steadfast_core::wire::splice;
+use steadfast_core::wire::{json as raw, splice};
 use steadfast_core::{AgentName, Era, Revision, ServerName};
 
 use super::inbound::Inbound;
@@ -125,9 +125,11 @@ pub(crate) async fn place(gate: &Gate, asker: &Asker<'_>, inbound: Box<Inbound>)
         "tools/call" => naming::tool(gate, asker, &inbound).await,
         "prompts/get" => naming::prompt(gate, asker, &inbound).await,
         "completion/complete" => naming::completion(gate, asker, &inbound).await,
-        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
-            resources::place(gate, asker, &inbound).await
-        }
+        "resources/read"
+        | "resources/subscribe"
+        | "resources/unsubscribe"
+        // Of the skills extension (SEP-2640).
+        | "resources/directory/read" => resources::place(gate, asker, &inbound).await,
         "tasks/get" | "tasks/result" | "tasks/update" | "tasks/cancel" => {
             tasks::place(gate, asker, inbound)
         }
@@ -135,9 +137,13 @@ pub(crate) async fn place(gate: &Gate, asker: &Asker<'_>, inbound: Box<Inbound>)
     }
 }
 
-/// What is not known here goes to the only server there is: another one could not be meant.
+/// What is not known here goes to the only server that can be meant: the only one there is, or the only one with the
+/// extension that the method is named after.
 fn only(gate: &Gate, asker: &Asker<'_>, inbound: Box<Inbound>) -> Placed {
     let mut links = asker.links(gate);
+    if links.len() > 1 {
+        links.retain(|link| extends(link, &inbound.method()));
+    }
     match (links.pop(), links.is_empty()) {
         (Some(only), true) => Placed::At(only, inbound),
         _ => {
@@ -146,6 +152,24 @@ fn only(gate: &Gate, asker: &Asker<'_>, inbound: Box<Inbound>) -> Placed {
             Placed::refused(&inbound, METHOD_NOT_FOUND, &message, Some(&data))
         }
     }
+}
+
+/// Whether a server declares the extension that a method is of: `skills/list` is one of
+/// `io.modelcontextprotocol/skills` (SEP-2133 names extensions so).
+fn extends(link: &Link, method: &str) -> bool {
+    let (Some(hello), Some((family, _))) = (link.hello(), method.split_once('/')) else {
+        return false;
+    };
+    let result = &hello.result;
+    let declared = raw::at_path(result, 0..result.len(), &["capabilities", "extensions"]);
+    let mut found = false;
+    let read = declared.map(|declared| {
+        raw::members(result, declared, |extension| {
+            let name = raw::text(result, extension.key);
+            found |= name.is_some_and(|name| name.rsplit('/').next() == Some(family));
+        })
+    });
+    found && read.is_some_and(|read| read.is_ok())
 }
 
 /// A message with another text in one place.
