@@ -7,7 +7,8 @@ use clap::{Args, Parser, Subcommand};
 use steadfast_core::code;
 
 use crate::commands::{
-    agent, apply, call, demo, explain, import, notices, reload, serve, server, status, vault,
+    agent, apply, call, demo, explain, grant, import, notices, reload, serve, server, sign_in,
+    status, vault,
 };
 use crate::context::{Context, Options};
 use crate::failure::{Exit, Failure};
@@ -55,15 +56,16 @@ enum Command {
     /// Set, list and remove secrets, and change the key that seals them
     #[command(subcommand)]
     Vault(vault::Command),
+    /// Sign in at a server for an agent: opens or prints a link, and waits
+    SignIn(sign_in::Arguments),
+    /// Take a sign-in back: the provider revokes the grant, and it is forgotten here
+    SignOut(sign_in::Whose),
+    /// Show what an agent holds for a server, and take over tokens from elsewhere
+    #[command(subcommand)]
+    Grant(grant::Command),
     /// Explain an error code
     Explain(explain::Arguments),
 
-    #[command(name = "sign-in", hide = true, disable_help_flag = true)]
-    SignIn(Anything),
-    #[command(name = "sign-out", hide = true, disable_help_flag = true)]
-    SignOut(Anything),
-    #[command(hide = true, disable_help_flag = true)]
-    Grant(Anything),
     #[command(hide = true, disable_help_flag = true)]
     Operations(Anything),
     #[command(hide = true, disable_help_flag = true)]
@@ -138,9 +140,9 @@ async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Notices => notices::run(&context).await,
         Command::Vault(command) => vault::run(&context, command).await,
         Command::Explain(arguments) => explain::run(&context, &arguments),
-        Command::SignIn(_) => Err(not_built("sign-in")),
-        Command::SignOut(_) => Err(not_built("sign-out")),
-        Command::Grant(_) => Err(not_built("grant")),
+        Command::SignIn(arguments) => sign_in::run(&context, arguments).await,
+        Command::SignOut(arguments) => sign_in::run_out(&context, arguments).await,
+        Command::Grant(command) => grant::run(&context, command).await,
         Command::Operations(_) => Err(not_built("operations")),
         Command::Doctor(_) => Err(not_built("doctor")),
         Command::Connect(_) => Err(not_built("connect")),
@@ -170,18 +172,11 @@ mod tests {
         let help = Cli::command().render_help().to_string();
         for built in [
             "serve", "import", "apply", "agent", "server", "status", "reload", "call", "vault",
-            "explain",
+            "sign-in", "sign-out", "grant", "explain",
         ] {
             assert!(help.contains(&format!("\n  {built}")), "{built}: {help}");
         }
-        for later in [
-            "sign-in",
-            "sign-out",
-            "grant",
-            "operations",
-            "doctor",
-            "connect ",
-        ] {
+        for later in ["operations", "doctor", "connect "] {
             assert!(!help.contains(&format!("\n  {later}")), "{later}: {help}");
         }
     }

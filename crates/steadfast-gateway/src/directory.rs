@@ -154,6 +154,21 @@ impl Directory {
         Ok(before.is_none())
     }
 
+    /// Gives an agent a further server. Nothing changes where it has it already.
+    pub(crate) async fn give_server(&self, agent: &str, server: &str) -> Result<(), Error> {
+        let (record, _) = (self.agent(agent).await?, self.server(server).await?);
+        let mut config: config::Agent = serde_json::from_value(record.config)
+            .map_err(|error| bad_record("agent", agent, &error))?;
+        match &mut config.servers {
+            config::Servers::Some(names) if !names.iter().any(|name| name == server) => {
+                names.push(server.to_owned());
+            }
+            config::Servers::Some(_) | config::Servers::All(_) => return Ok(()),
+        }
+        self.put_agent(agent, config, Source::Admin).await?;
+        Ok(())
+    }
+
     /// Removes an agent, its key and its links.
     pub async fn remove_agent(&self, name: &str, source: Source) -> Result<(), Error> {
         let _one = self.changing.lock().await;

@@ -66,6 +66,9 @@ pub enum Error {
     /// An agent without a credential is only for those on this machine.
     #[error("anonymous_agent needs a loopback listener, and {0} is none")]
     AnonymousNotLoopback(SocketAddr),
+    /// Nothing can be under the public address.
+    #[error("`gateway.public_url` has no room for a path: {0}")]
+    PublicUrl(url::ParseError),
     /// There are no random numbers.
     #[error("the system gives no random numbers: {0}")]
     Random(getrandom::Error),
@@ -80,7 +83,7 @@ impl Error {
     pub fn code(&self) -> Code {
         match self {
             Self::Listen { .. } => code::ADDRESS_IN_USE,
-            Self::AnonymousNotLoopback(_) => code::CONFIG_BAD_VALUE,
+            Self::AnonymousNotLoopback(_) | Self::PublicUrl(_) => code::CONFIG_BAD_VALUE,
             Self::Random(_) => code::INTERNAL,
             Self::Directory(error) => error.code(),
         }
@@ -160,6 +163,7 @@ impl Gateway {
             records,
             store,
             directory: directory.clone(),
+            doors: admin::oauth::doors(&settings, local).map_err(Error::PublicUrl)?,
         });
         let gate = Arc::new(Gate {
             guard: Guard::new(&settings, local),

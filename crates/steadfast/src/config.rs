@@ -2,6 +2,7 @@
 //! and of the admin API; unknown keys are errors.
 
 mod renewal;
+mod sign_in;
 mod span;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use steadfast_core::{Effect, connection, gate, session, sleep, stream};
 use url::Url;
 
 pub use renewal::Renewal;
+pub use sign_in::SignIn;
 pub use span::Span;
 
 /// What the keeper needs to know besides agents and servers.
@@ -26,6 +28,8 @@ pub struct Settings {
     pub catalog: Catalog,
     /// `[renewal]`.
     pub renewal: Renewal,
+    /// `[sign_in]`.
+    pub sign_in: SignIn,
     /// `[network]`.
     pub network: Network,
     /// `notify.webhook`: who is told of notices.

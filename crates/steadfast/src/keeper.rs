@@ -25,7 +25,7 @@ use crate::clock;
 use crate::config;
 use crate::drive::{self, Input};
 use crate::fleet::Fleet;
-use crate::grants::{self, BadImport, Credential, Grants, Import};
+use crate::grants::{self, Credential, Grants};
 use crate::handle::CallHandle;
 use crate::link::{Link, Remembered};
 use crate::perform::dial::Dialer;
@@ -275,16 +275,6 @@ impl Keeper {
         if let Err(error) = self.bring_in_step().await {
             tracing::warn!(%error, "links cannot be brought in step");
         }
-    }
-
-    /// Takes over a grant from elsewhere for an agent's connection, and connects.
-    ///
-    /// # Errors
-    ///
-    /// Where a member of it is wrong or missing, and where the store refuses.
-    pub async fn import_grant(&self, link: &Link, import: Import) -> Result<(), BadImport> {
-        let owner = (link.agent.clone(), link.server.clone());
-        self.inner.grants.import(&owner, import).await
     }
 
     /// One link.

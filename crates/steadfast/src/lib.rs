@@ -56,7 +56,10 @@ pub mod wording;
 
 pub use call::{Answer, AnswerStream, Call, Failure, Message, NoSuchTool, NotObserved, Origin};
 pub use catalog::{Entry, Listing};
-pub use grants::{BadImport, Import};
+pub use grants::{
+    BadImport, Callback, Doors, Import, NotOffered, NotSignedIn, Offer, Revoked, SignedIn,
+    SignedOut,
+};
 pub use handle::{CallHandle, Notice};
 pub use keeper::{Change, Isolated, Keeper, Listener};
 pub use link::{Hello, Link};

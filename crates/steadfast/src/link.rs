@@ -238,7 +238,7 @@ impl Link {
             last_answer_at: (last > 0).then(|| report::rfc3339(Wall(last))),
             stream: view.stream_note,
             grant,
-            sign_in_url: None,
+            sign_in_url: self.credential.sign_in_url(),
         }
     }
 

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use serde::{Deserialize, Deserializer};
-use steadfast::config::{Agent, Catalog, MaxMessage, Network, Renewal, Retry, Server, Span};
+use steadfast::config::{
+    Agent, Catalog, MaxMessage, Network, Renewal, Retry, Server, SignIn, Span,
+};
 use url::Url;
 
 /// A whole file.
@@ -128,21 +130,6 @@ impl Default for Store {
         Self {
             url: "sqlite:steadfast.db".to_owned(),
             event_retention: Span::hours(24),
-        }
-    }
-}
-
-/// `[sign_in]`.
-#[derive(Clone, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct SignIn {
-    pub(crate) attempt_lifetime: Span,
-}
-
-impl Default for SignIn {
-    fn default() -> Self {
-        Self {
-            attempt_lifetime: Span::mins(10),
         }
     }
 }

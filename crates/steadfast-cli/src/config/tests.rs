@@ -46,7 +46,6 @@ fn every_documented_key_is_read() {
         unbuilt(&file),
         [
             "notify.email",
-            "servers.booking.oauth",
             "servers.booking.tools.create_booking.repeat",
             "servers.booking.tools.create_booking.duplicate_key",
             "servers.booking.tools.create_booking.lookup",

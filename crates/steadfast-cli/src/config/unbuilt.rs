@@ -1,7 +1,7 @@
 //! The one list of what can be configured and is not built yet. It is accepted and checked, so that a file
 //! can be written now, and named in one warning, so that nobody counts on it.
 
-use super::schema::{File, Repeat, SignIn};
+use super::schema::{File, Repeat};
 
 /// The keys of `file` that would change something if they were built.
 pub(crate) fn unbuilt(file: &File) -> Vec<String> {
@@ -11,14 +11,11 @@ pub(crate) fn unbuilt(file: &File) -> Vec<String> {
             keys.push(key);
         }
     };
-    note(file.sign_in != SignIn::default(), "sign_in".into());
     note(file.repeat != Repeat::default(), "repeat".into());
     note(file.notify.email.is_some(), "notify.email".into());
     for (name, server) in &file.servers {
         let key = |rest: &str| format!("servers.{name}.{rest}");
         note(server.cookies, key("cookies"));
-        note(server.allow_private_network, key("allow_private_network"));
-        note(server.oauth.is_some(), key("oauth"));
         for (tool, policy) in &server.tools {
             let key = |rest: &str| key(&format!("tools.{tool}.{rest}"));
             note(policy.repeat.is_some(), key("repeat"));

@@ -5,6 +5,8 @@ mod changes;
 mod configuration;
 mod connections;
 mod grants;
+pub(crate) mod oauth;
+mod sign_in;
 mod vault;
 
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
-use steadfast::Keeper;
+use steadfast::{Doors, Keeper};
 use steadfast_core::code;
 use steadfast_store::{SharedRecords, SharedStore};
 
@@ -33,6 +35,8 @@ pub(crate) struct State {
     pub(crate) records: SharedRecords,
     pub(crate) store: SharedStore,
     pub(crate) directory: Directory,
+    /// Where browsers come back to.
+    pub(crate) doors: Doors,
 }
 
 type Shared = Arc<State>;
@@ -45,6 +49,7 @@ pub(crate) fn router(state: State) -> Router {
         .merge(configuration::routes())
         .merge(grants::routes())
         .merge(vault::routes())
+        .merge(sign_in::routes())
         .merge(call::routes())
         .merge(changes::routes())
         .fallback(not_found)
@@ -53,12 +58,13 @@ pub(crate) fn router(state: State) -> Router {
             Arc::clone(&state),
             authorised,
         ))
-        .with_state(state);
+        .with_state(Arc::clone(&state));
     Router::new()
         .route("/", get(front))
         .route("/healthz", get(|| async { "ok\n" }))
         // What is configured was loaded before the listener took its first connection.
         .route("/readyz", get(|| async { "ready\n" }))
+        .merge(oauth::routes().with_state(state))
         .nest("/api/v1", api)
         .fallback(not_found)
 }

@@ -42,6 +42,11 @@ impl Credential {
         self.slot.held()
     }
 
+    /// Where a person signs in, while an attempt is open.
+    pub(crate) fn sign_in_url(&self) -> Option<String> {
+        self.slot.sign_in_url()
+    }
+
     /// Waits while a renewal without which nothing can be sent is under way.
     ///
     /// # Errors

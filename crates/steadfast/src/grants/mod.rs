@@ -11,14 +11,16 @@
 //! | [`slot`] | the newest access token, in memory |
 //! | [`credential`] | one connection's part: at send time, and at a 401 |
 //! | [`import`] | tokens from elsewhere |
+//! | [`sign_in`] | tokens that a person gets us, and giving them back |
 
 mod credential;
 mod import;
 mod renewal;
+mod sign_in;
 mod slot;
 pub(crate) mod supervisor;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -34,6 +36,7 @@ use tokio::sync::{Notify, Semaphore, broadcast};
 
 pub(crate) use credential::Credential;
 pub use import::{BadImport, Import};
+pub use sign_in::{Callback, Doors, NotOffered, NotSignedIn, Offer, Revoked, SignedIn, SignedOut};
 pub(crate) use slot::{Held, Slot};
 
 use crate::clock;
@@ -62,6 +65,10 @@ pub(crate) struct Grants {
     secrets: Arc<Secrets>,
     policy: Policy,
     settings: config::Renewal,
+    /// How long a person may take to sign in.
+    attempt_lifetime: config::Span,
+    /// The issuers that refused the scope `offline_access`.
+    no_offline_access: Mutex<BTreeSet<String>>,
     /// How long one request to an authorization server may take: shorter than the lease that covers it.
     request_limit: Duration,
     dialer: Arc<Dialer>,
@@ -115,6 +122,8 @@ impl Grants {
             policy: renewal.policy(),
             request_limit: settings.retry.request_timeout.duration().min(lease / 2),
             settings: renewal,
+            attempt_lifetime: settings.sign_in.attempt_lifetime,
+            no_offline_access: Mutex::default(),
             holder: format!("{:016x}", u64::from_be_bytes(number)),
             store: Arc::clone(&secrets.store),
             vault: Arc::clone(&secrets.vault),
@@ -138,6 +147,7 @@ impl Grants {
     pub(crate) async fn credential(self: &Arc<Self>, owner: &Owner) -> Credential {
         let credential = self.credential_now(owner);
         self.read_again(owner).await;
+        self.read_offer(owner).await;
         credential
     }
 
@@ -319,6 +329,7 @@ impl Grants {
                 | Action::LetGo
                 | Action::Renew { .. }
                 | Action::Rediscover { .. }
+                // The next link sees to it: nobody is registered before somebody signs in (CR-01).
                 | Action::Register => {}
             }
         }
@@ -350,6 +361,17 @@ impl Grants {
             });
         }
         let _ = self.changed.send(owner);
+    }
+}
+
+impl Grants {
+    /// Shows a link, or none, in the connection object.
+    fn show_offer(&self, owner: &Owner, offer: Option<Offer>) {
+        let slot = self.slots.read().get(owner).cloned();
+        if let Some(slot) = slot {
+            slot.show_offer(offer);
+        }
+        let _ = self.changed.send(owner.clone());
     }
 }
 

@@ -350,11 +350,11 @@ impl Grants {
         }
     }
 
-    fn server(&self, owner: &Owner) -> Option<config::Server> {
+    pub(super) fn server(&self, owner: &Owner) -> Option<config::Server> {
         self.servers.lock().get(&owner.1).cloned()
     }
 
-    fn fetcher(&self, server: &config::Server) -> Fetcher {
+    pub(super) fn fetcher(&self, server: &config::Server) -> Fetcher {
         Fetcher::for_server(
             &self.dialer,
             &server.url,
@@ -395,7 +395,7 @@ fn kind_of(failure: &Failure) -> Kind {
 
 impl Grants {
     /// The client that the tokens were issued to: a refresh token is bound to it (RFC 6749 section 6).
-    fn client_of(
+    pub(super) fn client_of(
         &self,
         record: &GrantRecord,
         server: &config::Server,

@@ -4,12 +4,14 @@
 use std::time::Duration;
 
 use http::HeaderValue;
+use parking_lot::Mutex;
 use steadfast_core::grant::State;
 use steadfast_core::identity::GrantGeneration;
 use steadfast_core::{Fault, Kind};
 use steadfast_store::Version;
 use tokio::sync::watch;
 
+use super::Offer;
 use crate::clock;
 
 /// What is known of a grant here.
@@ -36,6 +38,11 @@ impl Held {
             last_renewal: None,
             doubted: false,
         }
+    }
+
+    /// Whether there was a grant once, and somebody signed out.
+    pub(crate) fn was_removed(&self) -> bool {
+        self.state == State::None && !self.issuer.is_empty()
     }
 
     fn generation(&self) -> GrantGeneration {
@@ -86,12 +93,15 @@ impl Held {
 #[derive(Debug)]
 pub(crate) struct Slot {
     held: watch::Sender<Held>,
+    /// The link that is open.
+    offer: Mutex<Option<Offer>>,
 }
 
 impl Slot {
     pub(super) fn new() -> Self {
         Self {
             held: watch::Sender::new(Held::nothing()),
+            offer: Mutex::default(),
         }
     }
 
@@ -114,6 +124,19 @@ impl Slot {
     /// Lets calls wait until it is written whether the token is renewed.
     pub(super) fn doubt(&self, doubted: bool) {
         self.held.send_modify(|held| held.doubted = doubted);
+    }
+
+    pub(super) fn show_offer(&self, offer: Option<Offer>) {
+        *self.offer.lock() = offer;
+    }
+
+    /// Where a person signs in, as long as that link is good.
+    pub(crate) fn sign_in_url(&self) -> Option<String> {
+        let offer = self.offer.lock();
+        let open = offer
+            .as_ref()
+            .filter(|it| it.expires_at.0 > clock::wall().0);
+        open.map(|offer| offer.url.clone())
     }
 
     /// What is known.

@@ -1,18 +1,79 @@
-//! What becomes of a connection when its grant changes: it connects with tokens that came in, and waits for a person
-//! where nothing else helps.
+//! Consent: signing in and out, and what becomes of a connection when its grant changes. It connects with tokens
+//! that came in, and waits for a person where nothing else helps.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use steadfast_core::connection::{Event, State as Connection};
 use steadfast_core::grant::State;
+use steadfast_core::{Fault, Kind};
+use steadfast_store::Error;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::Inner;
+use super::{Inner, Keeper};
 use crate::clock;
 use crate::drive::Input;
-use crate::grants::Owner;
+use crate::grants::{
+    BadImport, Callback, Doors, Import, NotOffered, NotSignedIn, Offer, Owner, SignedIn, SignedOut,
+};
 use crate::link::{Link, Phase};
+
+impl Keeper {
+    /// Takes over a grant from elsewhere for an agent's connection, and connects.
+    ///
+    /// # Errors
+    ///
+    /// Where a member of it is wrong or missing, and where the store refuses.
+    pub async fn import_grant(&self, link: &Link, import: Import) -> Result<(), BadImport> {
+        let owner = (link.agent.clone(), link.server.clone());
+        self.inner.grants.import(&owner, import).await
+    }
+
+    /// A link with which a person signs in for an agent's connection.
+    ///
+    /// # Errors
+    ///
+    /// What discovery or registration met, and where the store refuses.
+    pub async fn begin_sign_in(
+        &self,
+        link: &Link,
+        doors: &Doors,
+        restart: bool,
+    ) -> Result<Offer, NotOffered> {
+        let owner = (link.agent.clone(), link.server.clone());
+        let grants = &self.inner.grants;
+        grants.begin_sign_in(&owner, doors, restart).await
+    }
+
+    /// Takes the answer that a browser brings from an authorization server, and connects. Goes on when the
+    /// browser goes away: the code is spent.
+    ///
+    /// # Errors
+    ///
+    /// Why nobody is signed in.
+    pub async fn finish_sign_in(&self, callback: Callback) -> Result<SignedIn, NotSignedIn> {
+        let grants = Arc::clone(&self.inner.grants);
+        let finish = async move { grants.finish_sign_in(callback).await };
+        tokio::spawn(finish)
+            .await
+            .unwrap_or(Err(NotSignedIn::Unknown))
+    }
+
+    /// Revokes the grant of an agent's connection and forgets it.
+    ///
+    /// # Errors
+    ///
+    /// Where the store refuses.
+    pub async fn sign_out(&self, link: &Link) -> Result<SignedOut, Error> {
+        let owner = (link.agent.clone(), link.server.clone());
+        let server = self.inner.servers.lock().get(&owner.1).cloned();
+        match server {
+            Some(server) => self.inner.grants.sign_out(&owner, &server).await,
+            // It is about to leave, and then its grant is revoked.
+            None => Ok(SignedOut::nobody()),
+        }
+    }
+}
 
 /// Follows every grant that changes.
 pub(super) async fn follow(keeper: Weak<Inner>, mut changed: broadcast::Receiver<Owner>) {
@@ -56,6 +117,13 @@ fn apply(link: &Link) {
         && let Phase::Ready(route) = &*link.phase.borrow()
     {
         link.lost(route.generation, fault.clone());
+    }
+    // Somebody signed out. A server that wants no token never had a grant.
+    if held.was_removed()
+        && let Phase::Ready(route) = &*link.phase.borrow()
+    {
+        let fault = Fault::new(Kind::SignInRequired, "somebody signed out");
+        link.lost(route.generation, fault);
     }
     link.announce();
 }

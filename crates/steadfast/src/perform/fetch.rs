@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method};
 use steadfast_core::oauth::reach::Reach;
 use steadfast_core::quirks::Media;
@@ -37,6 +37,8 @@ pub(crate) struct Fetched {
     pub(crate) status: u16,
     pub(crate) media: Media,
     pub(crate) retry_after: Option<Millis>,
+    /// The lines of `WWW-Authenticate`.
+    pub(crate) challenges: Vec<String>,
     pub(crate) body: Bytes,
 }
 
@@ -133,6 +135,15 @@ impl Fetcher {
         self.send(Method::POST, url, headers, body).await
     }
 
+    /// A harmless question to an MCP server, without a credential: what is of interest is its challenge.
+    pub(crate) async fn knock(&self, url: &Url) -> Result<Fetched, NotFetched> {
+        let json = HeaderValue::from_static("application/json");
+        let accepts = HeaderValue::from_static("application/json, text/event-stream");
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, json), (ACCEPT, accepts)]);
+        let ping = Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
+        self.send(Method::POST, url, headers, ping).await
+    }
+
     async fn send(
         &self,
         method: Method,
@@ -147,7 +158,9 @@ impl Fetcher {
         self.allows(url).map_err(unsent)?;
         let origin = Origin::of(url).map_err(unsent)?;
         // Asked for by name: without it some providers answer with a form (TE-06).
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        headers
+            .entry(ACCEPT)
+            .or_insert(HeaderValue::from_static("application/json"));
         headers.insert(http::header::USER_AGENT, USER_AGENT_VALUE);
         let outgoing = Outgoing {
             method,
@@ -192,6 +205,11 @@ impl Fetcher {
             status,
             media: media_of(&headers),
             retry_after: retry_after(&headers),
+            challenges: headers
+                .get_all(WWW_AUTHENTICATE)
+                .iter()
+                .filter_map(|line| line.to_str().ok().map(str::to_owned))
+                .collect(),
             body,
         })
     }

@@ -7,4 +7,5 @@ pub(crate) mod events;
 pub(crate) mod exchange;
 pub(crate) mod fetch;
 pub(crate) mod pool;
+pub(crate) mod registration;
 pub(crate) mod token;

@@ -1,4 +1,4 @@
-//! Requests to a token endpoint (RFC 6749 section 6).
+//! Requests to a token endpoint (RFC 6749 sections 4.1.3, 4.4 and 6; RFC 7009).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -45,6 +45,24 @@ pub(crate) async fn refresh(
     ];
     fields.extend(resource.map(|resource| ("resource", resource)));
     granted(fetcher, endpoint, client, &fields, dead_codes).await
+}
+
+/// Exchanges an authorization code, with the verifier of its PKCE challenge (RFC 7636 section 4.5).
+pub(crate) async fn exchange_code(
+    fetcher: &Fetcher,
+    endpoint: &Url,
+    client: &Client,
+    (code, verifier, redirect_uri): (&str, &str, &str),
+    resource: Option<&str>,
+) -> Result<Granted, Failure> {
+    let mut fields = vec![
+        ("grant_type", "authorization_code"),
+        ("code", code),
+        ("code_verifier", verifier),
+        ("redirect_uri", redirect_uri),
+    ];
+    fields.extend(resource.map(|resource| ("resource", resource)));
+    granted(fetcher, endpoint, client, &fields, &[]).await
 }
 
 /// Sends the request; once more with the other way to send a secret, where the issuer offers both and did not accept
@@ -157,6 +175,27 @@ fn mask(body: &Bytes, secrets: &[&str]) -> Vec<u8> {
         }
     }
     masked
+}
+
+/// Asks the issuer to forget a token. An unknown token is as good as revoked (RFC 7009 section 2.2).
+///
+/// # Errors
+///
+/// What it said instead.
+pub(crate) async fn revoke(
+    fetcher: &Fetcher,
+    endpoint: &Url,
+    client: &Client,
+    token: &str,
+    hint: &str,
+) -> Result<(), String> {
+    let mut fields = vec![("token", token), ("token_type_hint", hint)];
+    let headers = proof(client, client.auth, &mut fields);
+    match fetcher.post_form(endpoint, &fields, headers).await {
+        Ok(fetched) if (200..300).contains(&fetched.status) => Ok(()),
+        Ok(fetched) => Err(format!("it answered {}", fetched.status)),
+        Err(not) => Err(not.fault.message),
+    }
 }
 
 #[cfg(test)]

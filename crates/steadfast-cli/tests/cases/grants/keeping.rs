@@ -78,18 +78,7 @@ async fn te_04_a_refused_grant_is_told_once_and_asked_for_no_more() {
         .unwrap();
     let answer = agent.call("add_row", json!({})).await.unwrap();
     assert!(!answer.is_error(), "{answer:?}");
-    let cleared = async {
-        loop {
-            let (_, notices) = house.daemon.get("/api/v1/notices").await.unwrap();
-            if notices["notices"][0]["cleared_at"].is_string() {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(testkit::PATIENCE, cleared)
-        .await
-        .expect("it clears itself");
+    house.notice_cleared().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,11 +1,14 @@
 //! Grants: what an authorization server gives, kept alive by the clock. What the server of tokens saw is what counts.
 
 mod answers;
+mod clients;
 mod crashes;
+mod discovery;
 mod keeping;
 mod notices;
 mod renewals;
 mod sharing;
+mod sign_in;
 mod tokens;
 
 use std::time::{Duration, SystemTime};
@@ -94,6 +97,51 @@ impl House {
         let path = "/api/v1/connections/dev/fake/grant";
         let (status, body) = self.daemon.admin("PUT", path, Some(grant)).await.unwrap();
         assert_eq!(status, 200, "{body}");
+    }
+
+    /// Waits until somebody must sign in.
+    pub(crate) async fn waits(&self) {
+        let waiting = self
+            .daemon
+            .wait_state("dev", "fake", "awaiting_sign_in")
+            .await;
+        waiting.unwrap();
+    }
+
+    /// A link to sign in with.
+    pub(crate) async fn offer(&self, wish: &Value) -> Value {
+        let path = "/api/v1/connections/dev/fake/sign-in";
+        let (status, offer) = self.daemon.post(path, wish).await.unwrap();
+        assert_eq!(status, 200, "{offer}");
+        offer
+    }
+
+    /// What was registered.
+    pub(crate) fn registrations(&self) -> Vec<Value> {
+        let seen = self
+            .issuer
+            .log()
+            .matching(|request| request.path_only() == "/register");
+        let bodies = seen
+            .iter()
+            .map(|request| serde_json::from_slice(&request.body));
+        bodies.map(Result::unwrap).collect()
+    }
+
+    /// Waits until the notice of the connection has cleared itself.
+    pub(crate) async fn notice_cleared(&self) {
+        let cleared = async {
+            loop {
+                let (_, notices) = self.daemon.get("/api/v1/notices").await.unwrap();
+                if notices["notices"][0]["cleared_at"].is_string() {
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, cleared)
+            .await
+            .expect("it clears itself");
     }
 
     /// Waits until the token endpoint has seen so many renewals.

@@ -1,0 +1,91 @@
+//! Which client a daemon is to an authorization server, and what becomes of one that is forgotten.
+
+use serde_json::{Value, json};
+use testkit::Browser;
+
+use super::House;
+
+/// The client that a link names.
+fn client_of(offer: &Value) -> String {
+    let link: url::Url = offer["url"].as_str().unwrap().parse().unwrap();
+    let mut pairs = link.query_pairs();
+    let found = pairs.find(|(name, _)| name == "client_id");
+    found.unwrap().1.into_owned()
+}
+
+async fn sign_in(house: &House) -> String {
+    let offer = house.offer(&json!({})).await;
+    let link = offer["url"].as_str().unwrap();
+    let page = Browser::new().open(link).await.unwrap();
+    assert_eq!(page.status, 200, "{page:?}");
+    let connected = house.daemon.wait_state("dev", "fake", "connected").await;
+    connected.unwrap();
+    client_of(&offer)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cr_01_a_forgotten_client_is_registered_anew_once() {
+    for status in [401, 400] {
+        let house = House::new(|daemon| daemon).await;
+        house
+            .issuer
+            .change(|policy| policy.answers.invalid_client_status = status);
+        let first = sign_in(&house).await;
+        house.issuer.forget_clients();
+        house.grant_state("refused").await;
+        let offer = house.offer(&json!({})).await;
+        assert_ne!(client_of(&offer), first);
+        let again = house.offer(&json!({})).await;
+        assert_eq!(offer, again);
+        assert_eq!(house.registrations().len(), 2);
+        let link = offer["url"].as_str().unwrap();
+        Browser::new().open(link).await.unwrap();
+        let connected = house.daemon.wait_state("dev", "fake", "connected").await;
+        connected.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cr_02_a_client_that_led_nowhere_is_asked_about_before_the_next_link() {
+    let house = House::new(|daemon| daemon).await;
+    let first = house.offer(&json!({})).await;
+    house.issuer.forget_clients();
+    let page = Browser::new().open(first["url"].as_str().unwrap()).await;
+    assert_eq!(page.unwrap().status, 400, "the page that leads nowhere");
+    let second = house.offer(&json!({"restart": true})).await;
+    assert_ne!(client_of(&first), client_of(&second));
+    assert_eq!(house.registrations().len(), 2);
+    // One that is good after all stays.
+    let third = house.offer(&json!({"restart": true})).await;
+    assert_eq!(client_of(&second), client_of(&third));
+    assert_eq!(house.registrations().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cr_03_another_callback_address_leaves_the_grant_alone() {
+    let mut house = House::new(|daemon| daemon).await;
+    let client = sign_in(&house).await;
+    house
+        .daemon
+        .reconfigure("gateway.public_url", "\"http://127.0.0.1:7001\"")
+        .unwrap();
+    house.daemon.restart().await.unwrap();
+    let before = super::renewals(house.issuer.log());
+    house.renewals(before + 2).await;
+    let refreshed = house
+        .issuer
+        .log()
+        .matching(|request| request.form().get("grant_type") == Some("refresh_token"));
+    let clients: Vec<_> = refreshed
+        .iter()
+        .map(|request| request.form().get("client_id").map(str::to_owned))
+        .collect();
+    assert!(
+        clients.iter().all(|id| id.as_deref() == Some(&client)),
+        "{clients:?}"
+    );
+    assert_eq!(house.registrations().len(), 1);
+    let offer = house.offer(&json!({})).await;
+    assert_ne!(client_of(&offer), client);
+    assert_eq!(house.registrations().len(), 2);
+}

@@ -1,0 +1,113 @@
+//! Dynamic registration of a client (RFC 7591; 2026-07-28 client-registration).
+
+use serde::Deserialize;
+use steadfast_core::oauth::client::Auth;
+use steadfast_core::quirks::sanitise;
+use steadfast_core::wire::token::{Said, read as read_answer};
+use steadfast_core::{Fault, Kind, Wall};
+use url::Url;
+
+use super::fetch::Fetcher;
+
+/// A registered client. No `Debug`: it holds a secret.
+pub(crate) struct Registered {
+    pub(crate) client_id: String,
+    pub(crate) client_secret: Option<String>,
+    pub(crate) auth: Auth,
+    /// When the secret ends; `None` for never.
+    pub(crate) secret_expires_at: Option<Wall>,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    client_id: Option<String>,
+    client_secret: Option<String>,
+    client_secret_expires_at: Option<i64>,
+    token_endpoint_auth_method: Option<Auth>,
+}
+
+/// Registers a client that a browser comes back to at `redirect_uri`.
+pub(crate) async fn register(
+    fetcher: &Fetcher,
+    endpoint: &Url,
+    redirect_uri: &Url,
+    scopes: Option<&str>,
+    auth: Auth,
+) -> Result<Registered, Fault> {
+    let request = request(redirect_uri, scopes, auth);
+    let fetched = fetcher
+        .post_json(endpoint, &request)
+        .await
+        .map_err(|not| not.fault)?;
+    // RFC 7591 section 3.2.1 wants 201; some answer 200.
+    let answer: Option<Answer> = matches!(fetched.status, 200 | 201)
+        .then(|| serde_json::from_slice(&fetched.body).ok())
+        .flatten();
+    let client_id = answer.as_ref().and_then(|answer| answer.client_id.clone());
+    let (Some(answer), Some(client_id)) = (answer, client_id.filter(|id| !id.is_empty())) else {
+        let why = match read_answer(&fetched.body) {
+            Said::Error { code, .. } => sanitise(&code),
+            Said::Issued(_) | Said::Nothing => "no client id".to_owned(),
+        };
+        let message = format!(
+            "the provider does not register a client: {} ({why})",
+            fetched.status
+        );
+        return Err(Fault::new(Kind::SignInRequired, message).after(fetched.retry_after));
+    };
+    let has_secret = answer.client_secret.is_some();
+    Ok(Registered {
+        client_id,
+        auth: answer.token_endpoint_auth_method.unwrap_or(if has_secret {
+            // The default of RFC 7591 section 2.
+            Auth::ClientSecretBasic
+        } else {
+            Auth::None
+        }),
+        // RFC 7591 section 3.2.1: zero is never.
+        secret_expires_at: answer
+            .client_secret_expires_at
+            .filter(|at| has_secret && *at > 0)
+            .map(|seconds| Wall(seconds.saturating_mul(1_000))),
+        client_secret: answer.client_secret,
+    })
+}
+
+fn request(redirect_uri: &Url, scopes: Option<&str>, auth: Auth) -> serde_json::Value {
+    // OpenID Connect Dynamic Client Registration 1.0 section 2: loopback belongs to native clients, https to web ones.
+    let application_type = if redirect_uri.scheme() == "https" {
+        "web"
+    } else {
+        "native"
+    };
+    let mut request = serde_json::json!({
+        "client_name": "Steadfast",
+        "redirect_uris": [redirect_uri.as_str()],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": auth.as_str(),
+        "application_type": application_type,
+    });
+    if let (Some(scopes), Some(members)) = (scopes, request.as_object_mut()) {
+        members.insert("scope".to_owned(), scopes.into());
+    }
+    request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kind_of_client_follows_from_where_the_browser_comes_back_to() {
+        for (uri, kind) in [
+            ("http://127.0.0.1:7420/oauth/callback", "native"),
+            ("https://steadfast.example.com/oauth/callback", "web"),
+        ] {
+            let request = request(&uri.parse().unwrap(), Some("a b"), Auth::None);
+            assert_eq!(request["application_type"], kind);
+            assert_eq!(request["redirect_uris"][0], uri);
+            assert_eq!(request["scope"], "a b");
+        }
+    }
+}
