@@ -17,7 +17,7 @@
 //!    who may be asked what by a server.
 //! 8. [`gate`] and [`sleep`]: what concerns a whole fleet of connections.
 //! 9. [`merged`]: what the servers of an agent are together.
-//! 10. [`reference`]: secrets that the configuration names.
+//! 10. [`mod@reference`]: secrets that the configuration names.
 //!
 //! # How to drive a machine
 //!
