@@ -184,7 +184,7 @@ async fn a_grant_without_a_refresh_token_says_when_it_ends_and_asks_for_nothing(
     let house = House::new(|daemon| daemon).await;
     house
         .issuer
-        .change(|policy| policy.tokens.lifetime = Some(Duration::from_secs(3)));
+        .change(|policy| policy.tokens.lifetime = Some(Duration::from_secs(8)));
     let mut grant = house.grant();
     grant["refresh_token"] = json!(null);
     house.import(&grant).await;
