@@ -201,6 +201,11 @@ impl Upstream {
         self.credential.ready(limit).await
     }
 
+    /// Whether a request that leaves now would carry an access token.
+    pub(crate) fn would_send_a_token(&self) -> bool {
+        !self.has_own_credential() && self.credential.bearer().is_some()
+    }
+
     fn has_own_credential(&self) -> bool {
         self.headers.contains_key(AUTHORIZATION) || self.references.has_header(&AUTHORIZATION)
     }

@@ -21,7 +21,7 @@ use steadfast_core::identity::{AttemptId, Generation};
 use steadfast_core::now::{Mono, Now};
 use steadfast_core::sleep::Slept;
 use steadfast_core::stream::{listen as get, subscription};
-use steadfast_core::{Era, Fault, Outcome, SessionId, connection, session};
+use steadfast_core::{Era, Fault, Kind, Outcome, SessionId, connection, session};
 use steadfast_store::{SessionRecord, Transition};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -411,11 +411,26 @@ impl Driver {
         };
         if changed {
             self.link.announce();
+            self.use_what_came_in();
         }
         if !matches!(self.connection, connection::State::Connecting { .. }) {
             for settled in self.reloads.drain(..) {
                 let _ = settled.send(());
             }
+        }
+    }
+
+    /// Tokens that came in while an attempt without them was under way: nobody else tells of them any more. One that
+    /// the server refused is good no longer, so this does not go round in circles.
+    fn use_what_came_in(&self) {
+        let waits = matches!(
+            &self.connection,
+            connection::State::AwaitingSignIn { fault } if fault.kind == Kind::SignInRequired
+        );
+        let upstream = self.link.upstream.read().clone();
+        if waits && upstream.is_some_and(|upstream| upstream.would_send_a_token()) {
+            self.link
+                .tell(Input::Connection(connection::Event::SignedIn));
         }
     }
 
