@@ -201,9 +201,9 @@ impl Upstream {
         self.credential.ready(limit).await
     }
 
-    /// Whether a request that leaves now would carry an access token.
-    pub(crate) fn would_send_a_token(&self) -> bool {
-        !self.has_own_credential() && self.credential.bearer().is_some()
+    /// Whether a request that leaves now would carry an access token that is good.
+    pub(crate) fn would_send_a_good_token(&self) -> bool {
+        !self.has_own_credential() && self.credential.has_good_token()
     }
 
     fn has_own_credential(&self) -> bool {

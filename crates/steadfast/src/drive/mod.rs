@@ -428,7 +428,7 @@ impl Driver {
             connection::State::AwaitingSignIn { fault } if fault.kind == Kind::SignInRequired
         );
         let upstream = self.link.upstream.read().clone();
-        if waits && upstream.is_some_and(|upstream| upstream.would_send_a_token()) {
+        if waits && upstream.is_some_and(|upstream| upstream.would_send_a_good_token()) {
             self.link
                 .tell(Input::Connection(connection::Event::SignedIn));
         }

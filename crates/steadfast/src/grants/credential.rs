@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use steadfast_core::Fault;
-use steadfast_core::grant::{Event, State};
+use steadfast_core::grant::Event;
 use steadfast_core::identity::GrantGeneration;
 
 use super::{Grants, Held, Owner, Slot};
@@ -35,6 +35,11 @@ impl Credential {
     /// The newest access token, as a header for a request that leaves now.
     pub(crate) fn bearer(&self) -> Option<(GrantGeneration, HeaderValue)> {
         self.slot.bearer()
+    }
+
+    /// Whether there is an access token, and it is good.
+    pub(crate) fn has_good_token(&self) -> bool {
+        self.slot.has_good_token()
     }
 
     /// What is known of the grant.
@@ -75,11 +80,7 @@ impl Credential {
 
     /// The server took a token. News only where it had refused the one before.
     pub(crate) fn accepted(&self, generation: GrantGeneration) {
-        let is_news = matches!(
-            self.slot.held().state,
-            State::Valid { strikes, .. } if strikes.fresh > 0
-        );
-        if is_news {
+        if self.slot.is_on_probation() {
             let (grants, owner) = (Arc::clone(&self.grants), self.owner.clone());
             tokio::spawn(async move {
                 grants

@@ -52,7 +52,7 @@ impl Held {
     }
 
     /// Whether the access token may be sent now.
-    fn is_good(&self) -> bool {
+    pub(crate) fn is_good(&self) -> bool {
         let tokens = self.state.tokens();
         self.bearer.is_some() && tokens.is_some_and(|tokens| tokens.good(clock::wall()))
     }
@@ -163,6 +163,17 @@ impl Slot {
     pub(crate) fn bearer(&self) -> Option<(GrantGeneration, HeaderValue)> {
         let held = self.held.borrow();
         Some((held.generation(), held.bearer.clone()?))
+    }
+
+    /// Whether there is an access token, and it is good.
+    pub(crate) fn has_good_token(&self) -> bool {
+        self.held.borrow().is_good()
+    }
+
+    /// Whether the server refused the token before this one, and that is not forgiven yet.
+    pub(super) fn is_on_probation(&self) -> bool {
+        let held = self.held.borrow();
+        matches!(held.state, State::Valid { strikes, .. } if strikes.fresh > 0)
     }
 
     /// Whether a request may leave now.

@@ -11,7 +11,6 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::{Inner, Keeper};
-use crate::clock;
 use crate::drive::Input;
 use crate::grants::{
     BadImport, Callback, Doors, Import, NotOffered, NotSignedIn, Offer, Owner, SignedIn, SignedOut,
@@ -100,10 +99,7 @@ pub(super) async fn follow(keeper: Weak<Inner>, mut changed: broadcast::Receiver
 
 fn apply(link: &Link) {
     let held = link.credential.held();
-    let is_good = held
-        .state
-        .tokens()
-        .is_some_and(|tokens| tokens.good(clock::wall()));
+    let is_good = held.is_good();
     let waits = matches!(
         link.view.lock().state,
         Connection::AwaitingSignIn { .. } | Connection::Retrying { .. }

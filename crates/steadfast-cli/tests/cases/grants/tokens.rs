@@ -214,6 +214,17 @@ async fn a_grant_without_a_refresh_token_says_when_it_ends_and_asks_for_nothing(
         "{connection}"
     );
     assert_eq!(house.issuer.counts().token_requests, 0);
+
+    // It waits, and does not go round in circles with a token that has ended.
+    let agent = agent_of(Era::Legacy, &house.daemon).await;
+    for _ in 0..20 {
+        let answer = agent.call("add_row", json!({})).await.unwrap();
+        assert!(answer.is_error(), "{answer:?}");
+    }
+    let history = house.daemon.history("dev", "fake").await.unwrap();
+    let waits = history.iter().filter(|it| it["to"] == "awaiting_sign_in");
+    // Before the import, if it was fast, and at the end.
+    assert!(waits.count() <= 2, "{history:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
