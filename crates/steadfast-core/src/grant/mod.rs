@@ -202,6 +202,21 @@ pub enum Failure {
     Client(Fault),
 }
 
+impl Failure {
+    /// What is said of it.
+    #[must_use]
+    pub const fn fault(&self) -> &Fault {
+        match self {
+            Self::Temporary(fault)
+            | Self::Moved(fault)
+            | Self::OutcomeLost(fault)
+            | Self::Grant(fault)
+            | Self::Structured(fault)
+            | Self::Client(fault) => fault,
+        }
+    }
+}
+
 /// What rediscovering the issuer found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {

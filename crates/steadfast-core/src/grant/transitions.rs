@@ -8,7 +8,7 @@ use super::{Action, Context, Event, Fact, Recheck, Stage, State, Step, Strikes, 
 use crate::backoff;
 use crate::deadline::{Deadline, Reason};
 use crate::fault::{Fault, Kind};
-use crate::identity::GrantGeneration;
+use crate::identity::{AttemptId, GrantGeneration};
 use crate::now::{Millis, Mono, Now, Wall};
 use crate::step::Outcome;
 
@@ -164,22 +164,37 @@ fn hold(
 }
 
 /// A grant without a refresh token has come to its end (SC-03).
-fn ended(tokens: Tokens, strikes: Strikes, mut actions: Vec<Action>, cx: &Context<'_>) -> Step {
+fn ended(tokens: Tokens, strikes: Strikes, actions: Vec<Action>, cx: &Context<'_>) -> Step {
     let fault = Fault::new(
         Kind::SignInRequired,
         "the grant has ended, and there is no refresh token to renew it with",
     );
-    actions.push(Action::Tell {
-        fault: fault.clone(),
-    });
-    let state = State::Refused {
+    let never = refusal(tokens, strikes, fault, Recheck::Never, cx);
+    give_up(never, actions, "it has ended", cx)
+}
+
+/// The state in which only a person can help, unless it is checked again.
+fn refusal(
+    tokens: Tokens,
+    strikes: Strikes,
+    fault: Fault,
+    recheck: Recheck,
+    cx: &Context<'_>,
+) -> State {
+    State::Refused {
         tokens,
         fault,
         at: cx.now.wall,
-        recheck: Recheck::Never,
+        recheck,
         strikes,
-    };
-    enter(state, actions, "it has ended", cx)
+    }
+}
+
+/// Enters it, and tells a person after everything else.
+fn give_up(refusal: State, mut actions: Vec<Action>, reason: &str, cx: &Context<'_>) -> Step {
+    let fault = refusal.fault().cloned();
+    actions.extend(fault.map(|fault| Action::Tell { fault }));
+    enter(refusal, actions, reason, cx)
 }
 
 fn due_now(
@@ -320,6 +335,24 @@ fn reload(state: State, cx: &Context<'_>) -> Step {
     }
 }
 
+/// A renewal that has come so far, from now on within the limit of an attempt.
+fn renewing(
+    attempt: AttemptId,
+    (tokens, strikes): (Tokens, Strikes),
+    stage: Stage,
+    fault: Option<Fault>,
+    cx: &Context<'_>,
+) -> State {
+    State::Renewing {
+        tokens,
+        attempt,
+        until: cx.now.mono + cx.policy.attempt_limit,
+        stage,
+        strikes,
+        fault,
+    }
+}
+
 fn turn(state: State, generation: GrantGeneration, cx: &Context<'_>) -> Step {
     match state {
         State::Due {
@@ -329,14 +362,7 @@ fn turn(state: State, generation: GrantGeneration, cx: &Context<'_>) -> Step {
             ..
         } if tokens.generation == generation => {
             let attempt = cx.attempt;
-            let state = State::Renewing {
-                tokens,
-                attempt,
-                until: cx.now.mono + cx.policy.attempt_limit,
-                stage: Stage::Asking,
-                strikes,
-                fault,
-            };
+            let state = renewing(attempt, (tokens, strikes), Stage::Asking, fault, cx);
             enter(state, vec![Action::Renew { attempt }], "its turn", cx)
         }
         State::Renewing { .. } => ignored(state, "a renewal is under way", Vec::new(), cx),

@@ -51,6 +51,16 @@ pub(crate) trait Machine {
 
 macro_rules! machine {
     ($machine:ident = $($module:ident)::+, $policy:ty, $initial:expr, $context:expr, $sleeps:expr) => {
+        machine!(
+            $machine = $($module)::+, $policy, $initial, $context, $sleeps,
+            |state, _, policy| $($module)::+::deadline(state, policy),
+            |state| state.name()
+        );
+    };
+    (
+        $machine:ident = $($module:ident)::+, $policy:ty, $initial:expr, $context:expr, $sleeps:expr,
+        $deadline:expr, $name:expr
+    ) => {
         #[derive(Debug)]
         pub(crate) struct $machine;
 
@@ -76,8 +86,9 @@ macro_rules! machine {
                 $($module)::+::step(state, event, &context(moment, policy))
             }
 
-            fn deadline(state: &Self::State, _: Now, policy: &Self::Policy) -> Option<Deadline> {
-                $($module)::+::deadline(state, policy)
+            fn deadline(state: &Self::State, now: Now, policy: &Self::Policy) -> Option<Deadline> {
+                let deadline: fn(&Self::State, Now, &Self::Policy) -> Option<Deadline> = $deadline;
+                deadline(state, now, policy)
             }
 
             fn replay(state: Self::State, fact: &Self::Fact) -> Self::State {
@@ -85,7 +96,8 @@ macro_rules! machine {
             }
 
             fn name(state: &Self::State) -> &'static str {
-                state.name()
+                let name: fn(&Self::State) -> &'static str = $name;
+                name(state)
             }
 
             fn sleeps(state: &Self::State, policy: &Self::Policy) -> bool {
@@ -196,110 +208,45 @@ machine!(
     }
 );
 
-/// By hand: it has no deadlines, for lists are never polled.
-#[derive(Debug)]
-pub(crate) struct Catalog;
+machine!(
+    Catalog = catalog,
+    catalog::Policy,
+    catalog::State::default(),
+    |moment, policy| catalog::Context {
+        now: moment.clocks(),
+        policy,
+    },
+    |_, _| true,
+    // Lists are never polled.
+    |_, _, _| None,
+    |state| state.standing.name()
+);
 
-impl Machine for Catalog {
-    const NAME: &'static str = "catalog";
-    type State = catalog::State;
-    type Event = catalog::Event;
-    type Action = catalog::Action;
-    type Fact = catalog::Fact;
-    type Policy = catalog::Policy;
-
-    fn initial() -> Self::State {
-        catalog::State::default()
-    }
-
-    fn step(
-        state: Self::State,
-        event: Self::Event,
-        moment: Moment,
-        policy: &Self::Policy,
-    ) -> Step<Self::State, Self::Fact, Self::Action> {
-        let context = catalog::Context {
-            now: moment.clocks(),
-            policy,
-        };
-        catalog::step(state, event, &context)
-    }
-
-    fn deadline(_: &Self::State, _: Now, _: &Self::Policy) -> Option<Deadline> {
-        None
-    }
-
-    fn replay(state: Self::State, fact: &Self::Fact) -> Self::State {
-        catalog::replay(state, fact)
-    }
-
-    fn name(state: &Self::State) -> &'static str {
-        state.standing.name()
-    }
-
-    fn sleeps(_: &Self::State, _: &Self::Policy) -> bool {
-        true
-    }
-}
-
-/// By hand: it is the only one whose deadlines are a matter of both clocks.
-#[derive(Debug)]
-pub(crate) struct Grant;
-
-impl Machine for Grant {
-    const NAME: &'static str = "grant";
-    type State = grant::State;
-    type Event = grant::Event;
-    type Action = grant::Action;
-    type Fact = grant::Fact;
-    type Policy = grant::Policy;
-
-    fn initial() -> Self::State {
+machine!(
+    Grant = grant,
+    grant::Policy,
+    grant::State::None,
+    |moment, policy| grant::Context {
+        now: moment.clocks(),
+        jitter: moment.jitter,
+        attempt: moment.attempt,
+        policy,
+    },
+    |state, _| match state {
         grant::State::None
-    }
-
-    fn step(
-        state: Self::State,
-        event: Self::Event,
-        moment: Moment,
-        policy: &Self::Policy,
-    ) -> Step<Self::State, Self::Fact, Self::Action> {
-        let context = grant::Context {
-            now: moment.clocks(),
-            jitter: moment.jitter,
-            attempt: moment.attempt,
-            policy,
-        };
-        grant::step(state, event, &context)
-    }
-
-    fn deadline(state: &Self::State, now: Now, _: &Self::Policy) -> Option<Deadline> {
-        grant::deadline(state, now)
-    }
-
-    fn replay(state: Self::State, fact: &Self::Fact) -> Self::State {
-        grant::replay(state, fact)
-    }
-
-    fn name(state: &Self::State) -> &'static str {
-        state.name()
-    }
-
-    fn sleeps(state: &Self::State, _: &Self::Policy) -> bool {
-        use grant::{Recheck, State};
-        match state {
-            State::None
-            | State::Refused {
-                recheck: Recheck::Never,
-                ..
-            } => true,
-            State::Valid { .. }
-            | State::Due { .. }
-            | State::Renewing { .. }
-            | State::Delayed { .. }
-            | State::Suspect { .. }
-            | State::Refused { .. }
-            | State::Unrenewable { .. } => false,
-        }
-    }
-}
+        | grant::State::Refused {
+            recheck: grant::Recheck::Never,
+            ..
+        } => true,
+        grant::State::Valid { .. }
+        | grant::State::Due { .. }
+        | grant::State::Renewing { .. }
+        | grant::State::Delayed { .. }
+        | grant::State::Suspect { .. }
+        | grant::State::Refused { .. }
+        | grant::State::Unrenewable { .. } => false,
+    },
+    // Expiry is a matter of the other clock.
+    |state, now, _| grant::deadline(state, now),
+    |state| state.name()
+);

@@ -2,7 +2,9 @@
 //! (architecture, grants 2), and none deletes anything.
 
 use super::super::{Action, Context, Failure, Found, Recheck, Stage, State, Step, Strikes, Tokens};
-use super::{again, enter, hold, ignored, is_fresh, is_older, spent, wait};
+use super::{
+    again, enter, give_up, hold, ignored, is_fresh, is_older, refusal, renewing, spent, wait,
+};
 use crate::fault::{Fault, Kind, Verdict};
 use crate::identity::AttemptId;
 
@@ -54,14 +56,8 @@ pub(super) fn failed(state: State, attempt: AttemptId, failure: Failure, cx: &Co
             delayed(tokens, strikes, fault, cx)
         }
         (Failure::Moved(fault), Stage::Asking) => {
-            let state = State::Renewing {
-                tokens,
-                attempt,
-                until: cx.now.mono + cx.policy.attempt_limit,
-                stage: Stage::Rediscovering,
-                strikes,
-                fault: Some(fault),
-            };
+            let stage = Stage::Rediscovering;
+            let state = renewing(attempt, (tokens, strikes), stage, Some(fault), cx);
             enter(
                 state,
                 vec![Action::Rediscover { attempt }],
@@ -116,42 +112,20 @@ fn refused(tokens: Tokens, strikes: Strikes, fault: Fault, cx: &Context<'_>) -> 
     } else {
         Recheck::Never
     };
-    give_up(tokens, strikes, fault, recheck, Vec::new(), cx)
+    let refused = refusal(tokens, strikes, fault, recheck, cx);
+    give_up(refused, vec![Action::LetGo], "refused", cx)
 }
 
 /// The registration is gone. A refresh token belongs to the client that it was issued to (RFC 6749 section 6), so
 /// the next sign-in gets a new client, and the old token is not tried again.
 fn client_refused(tokens: Tokens, mut strikes: Strikes, fault: Fault, cx: &Context<'_>) -> Step {
-    let further = if strikes.registered {
-        Vec::new()
-    } else {
-        vec![Action::Register]
-    };
-    strikes.registered = true;
-    give_up(tokens, strikes, fault, Recheck::Never, further, cx)
-}
-
-fn give_up(
-    tokens: Tokens,
-    strikes: Strikes,
-    fault: Fault,
-    recheck: Recheck,
-    further: Vec<Action>,
-    cx: &Context<'_>,
-) -> Step {
     let mut actions = vec![Action::LetGo];
-    actions.extend(further);
-    actions.push(Action::Tell {
-        fault: fault.clone(),
-    });
-    let state = State::Refused {
-        tokens,
-        fault,
-        at: cx.now.wall,
-        recheck,
-        strikes,
-    };
-    enter(state, actions, "refused", cx)
+    if !strikes.registered {
+        actions.push(Action::Register);
+    }
+    strikes.registered = true;
+    let never = refusal(tokens, strikes, fault, Recheck::Never, cx);
+    give_up(never, actions, "refused", cx)
 }
 
 pub(super) fn rediscovered(
@@ -165,14 +139,9 @@ pub(super) fn rediscovered(
     };
     match found {
         Found::Elsewhere => {
-            let state = State::Renewing {
-                tokens,
-                attempt,
-                until: cx.now.mono + cx.policy.attempt_limit,
-                stage: Stage::AskingElsewhere,
-                strikes,
-                fault: state.fault().cloned(),
-            };
+            let fault = state.fault().cloned();
+            let stage = Stage::AskingElsewhere;
+            let state = renewing(attempt, (tokens, strikes), stage, fault, cx);
             enter(
                 state,
                 vec![Action::Renew { attempt }],
@@ -206,17 +175,8 @@ pub(super) fn refused_by_server(tokens: Tokens, mut strikes: Strikes, cx: &Conte
             strikes.fresh
         );
         let fault = Fault::new(Kind::FreshTokenRefused, message);
-        let tell = Action::Tell {
-            fault: fault.clone(),
-        };
-        let state = State::Refused {
-            tokens,
-            fault,
-            at: cx.now.wall,
-            recheck: Recheck::Never,
-            strikes,
-        };
-        return enter(state, vec![tell], "fresh tokens are refused", cx);
+        let never = refusal(tokens, strikes, fault, Recheck::Never, cx);
+        return give_up(never, Vec::new(), "fresh tokens are refused", cx);
     }
     let fault = Fault::new(Kind::RenewalDelayed, "the server refused the access token");
     again(
