@@ -10,13 +10,13 @@ use memchr::memmem;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::process::Command;
 use tokio::time::sleep;
 
+use crate::Outcome;
 use crate::options::{FleetOptions, Target};
 use crate::process::Process;
 use crate::protocol::Era;
-use crate::{Outcome, routes};
+use crate::routes::{self, Served};
 
 const START_WITHIN: Duration = Duration::from_secs(20);
 /// Each look costs the daemon a long answer.
@@ -42,23 +42,13 @@ impl Daemon {
         upstream: SocketAddr,
         hole: SocketAddr,
     ) -> Outcome<Self> {
-        let folder = tempfile::Builder::new()
-            .prefix("steadfast-fleet-")
-            .tempdir()?;
-        let config = folder.path().join("steadfast.toml");
-        let data = folder.path().join("data");
-        fs::write(&config, configuration(options, upstream, hole)?)?;
-        let mut process = Process::start(
-            "steadfast serve",
-            Command::new(binary)
-                .arg("serve")
-                .arg("--config")
-                .arg(&config)
-                .arg("--data")
-                .arg(&data)
-                .args(["--listen", "127.0.0.1:0"]),
-        )?;
-        let address = process.address(START_WITHIN).await?;
+        let configuration = configuration(options, upstream, hole)?;
+        let Served {
+            process,
+            address,
+            data,
+            folder,
+        } = routes::serve(binary, &configuration, START_WITHIN).await?;
         let token = fs::read_to_string(data.join("admin.token"))?;
         Ok(Self {
             pid: process.pid().ok_or("the daemon has ended")?,

@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use tempfile::TempDir;
 
-pub(crate) use self::steadfast::{build as build_steadfast, key};
+pub(crate) use self::steadfast::{Served, build as build_steadfast, key, serve};
 use crate::load::Agent;
 use crate::options::Target;
 use crate::process::Process;

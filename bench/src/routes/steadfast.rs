@@ -3,8 +3,10 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
+use tempfile::TempDir;
 use tokio::process::Command;
 
 use super::{Open, READY_WITHIN, Route};
@@ -43,13 +45,23 @@ pub(crate) async fn build() -> Outcome<PathBuf> {
     }
 }
 
-pub(super) async fn start(binary: &Path, upstream: SocketAddr) -> Outcome<Open> {
+/// A daemon that serves one configuration, from a folder that goes with it.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) process: Process,
+    pub(crate) address: SocketAddr,
+    pub(crate) data: PathBuf,
+    pub(crate) folder: TempDir,
+}
+
+/// Starts it on a free port, and waits until it listens.
+pub(crate) async fn serve(binary: &Path, configuration: &str, within: Duration) -> Outcome<Served> {
     let folder = tempfile::Builder::new()
         .prefix("steadfast-bench-")
         .tempdir()?;
     let config = folder.path().join("steadfast.toml");
     let data = folder.path().join("data");
-    fs::write(&config, configuration(upstream))?;
+    fs::write(&config, configuration)?;
     let mut process = Process::start(
         "steadfast serve",
         Command::new(binary)
@@ -60,14 +72,23 @@ pub(super) async fn start(binary: &Path, upstream: SocketAddr) -> Outcome<Open> 
             .arg(&data)
             .args(["--listen", "127.0.0.1:0"]),
     )?;
-    let address = process.address(READY_WITHIN).await?;
+    Ok(Served {
+        address: process.address(within).await?,
+        process,
+        data,
+        folder,
+    })
+}
+
+pub(super) async fn start(binary: &Path, upstream: SocketAddr) -> Outcome<Open> {
+    let served = serve(binary, &configuration(upstream), READY_WITHIN).await?;
     Ok(Open {
         route: Route::Steadfast,
-        address,
-        key: Some(key(binary, &data, AGENT).await?),
-        process: Some(process),
+        address: served.address,
+        key: Some(key(binary, &served.data, AGENT).await?),
+        process: Some(served.process),
         pids: Vec::new(),
-        _folder: Some(folder),
+        _folder: Some(served.folder),
     })
 }
 
