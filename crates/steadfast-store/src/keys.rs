@@ -8,7 +8,8 @@ use sha2::{Digest as _, Sha256};
 use steadfast_core::SessionId;
 use subtle::ConstantTimeEq as _;
 
-use crate::error::{Error, Problem};
+use crate::error::Error;
+use crate::random;
 
 /// What every agent key begins with, so that people and secret scanners recognise one.
 pub const KEY_PREFIX: &str = "sfk_";
@@ -65,13 +66,7 @@ impl fmt::Debug for KeyHash {
 /// When the operating system gives no random bytes.
 pub fn make_key() -> Result<(AgentKey, KeyHash), Error> {
     let mut bytes = [0; KEY_BYTES];
-    getrandom::fill(&mut bytes).map_err(|error| {
-        Error::new(
-            Problem::Io,
-            "the system's random numbers",
-            error.to_string(),
-        )
-    })?;
+    random::fill(&mut bytes)?;
     let key = format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes));
     let hash = KeyHash::of(&key);
     Ok((AgentKey(key), hash))

@@ -5,7 +5,8 @@ use std::fmt;
 use async_trait::async_trait;
 use steadfast_core::{AgentName, ServerName, Wall};
 
-use crate::error::{Error, Problem};
+use crate::error::Error;
+use crate::random;
 
 /// What only one may do at a time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -73,13 +74,7 @@ pub trait Leases: Send + Sync + fmt::Debug {
 /// A number for a new lease.
 pub(crate) fn draw() -> Result<u64, Error> {
     let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).map_err(|error| {
-        Error::new(
-            Problem::Io,
-            "the system's random numbers",
-            error.to_string(),
-        )
-    })?;
+    random::fill(&mut bytes)?;
     // Databases count with 64 bits and a sign.
     Ok(u64::from_le_bytes(bytes) >> 1)
 }

@@ -24,6 +24,7 @@ pub mod model;
 pub mod notices;
 mod place;
 mod private_file;
+mod random;
 pub mod records;
 pub mod resealing;
 pub mod sign_ins;

@@ -8,7 +8,8 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use sha2::{Digest as _, Sha256};
 use zeroize::{Zeroize as _, Zeroizing};
 
-use crate::error::{Error, Problem};
+use crate::error::Error;
+use crate::random;
 
 const LENGTH: usize = 32;
 
@@ -44,13 +45,7 @@ impl Key {
     /// When the operating system gives no random bytes.
     pub fn draw() -> Result<Self, Error> {
         let mut key = Self([0; LENGTH]);
-        getrandom::fill(&mut key.0).map_err(|error| {
-            Error::new(
-                Problem::Io,
-                "the system's random numbers",
-                error.to_string(),
-            )
-        })?;
+        random::fill(&mut key.0)?;
         Ok(key)
     }
 
