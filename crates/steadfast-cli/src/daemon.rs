@@ -1,13 +1,13 @@
 //! Store, keeper and gateway wired together: what `serve` runs, and `demo` in its own process.
 
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use steadfast::{Keeper, config as keeper};
 use steadfast_core::{AgentName, code};
-use steadfast_gateway::{AdminToken, ConfigFile, Gateway, Settings};
+use steadfast_gateway::{AdminToken, ConfigFile, Gateway, Settings, reachable};
 use steadfast_store::vault::source::KEY_VARIABLE;
 use steadfast_store::{
     KeySource, SecretString, SharedRecords, SharedStore, Source, SqliteOptions, SqliteRecords,
@@ -220,14 +220,4 @@ fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
         _ => format!("cannot listen on {address}: {error}"),
     };
     Failure::new(code::ADDRESS_IN_USE, message)
-}
-
-/// Where this machine reaches a listener on every address.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        ip if !ip.is_unspecified() => ip,
-        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-    };
-    SocketAddr::new(ip, address.port())
 }

@@ -21,7 +21,7 @@ mod problem;
 pub mod settings;
 mod unguessable;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,6 +88,17 @@ impl Error {
             Self::Directory(error) => error.code(),
         }
     }
+}
+
+/// Where this machine reaches a listener, also one on every address.
+#[must_use]
+pub fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    SocketAddr::new(ip, address.port())
 }
 
 /// What every request needs.

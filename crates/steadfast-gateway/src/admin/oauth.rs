@@ -1,7 +1,7 @@
 //! What authorization servers and browsers reach without the admin token: the callback, which is guarded by
 //! `state`, and our client-id metadata document.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use axum::extract::{Query, State as Given};
 use axum::response::{IntoResponse, Response};
@@ -29,7 +29,7 @@ pub(super) fn routes() -> Router<Shared> {
 pub(crate) fn doors(settings: &Settings, local: SocketAddr) -> Result<Doors, url::ParseError> {
     let base = match &settings.public_url {
         Some(url) => url.as_str().trim_end_matches('/').to_owned(),
-        None => format!("http://{}", reachable(local)),
+        None => format!("http://{}", crate::reachable(local)),
     };
     let document: Url = format!("{base}/oauth/client.json").parse()?;
     Ok(Doors {
@@ -37,16 +37,6 @@ pub(crate) fn doors(settings: &Settings, local: SocketAddr) -> Result<Doors, url
         // 2026-07-28 client-registration, "Client ID Metadata Documents": an https URL.
         document: (document.scheme() == "https").then_some(document),
     })
-}
-
-/// Where this machine reaches a listener on every address.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        ip if !ip.is_unspecified() => ip,
-        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-    };
-    SocketAddr::new(ip, address.port())
 }
 
 /// draft-ietf-oauth-client-id-metadata-document, section 4: `client_id` is the document's own address.
