@@ -190,6 +190,11 @@ impl Upstream {
         self.references.name_any_of(secrets)
     }
 
+    /// Whether [`ready`](Self::ready) has nothing to look up and nothing to wait for.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.references.are_none() && (self.has_own_credential() || self.credential.is_ready())
+    }
+
     /// Waits while the access token is being renewed and no other is good, as long as an answer may take. Asked before
     /// every request, so that none leaves without a token, or with one that is known to be dead (RT-07, EX-01).
     pub(crate) async fn ready(&self) -> Result<(), Fault> {

@@ -106,6 +106,11 @@ impl References {
         Ok(())
     }
 
+    /// Whether the configuration names none at all.
+    pub(crate) fn are_none(&self) -> bool {
+        self.headers.is_empty() && self.client_secret.is_none()
+    }
+
     /// Whether this header names secrets.
     pub(crate) fn has_header(&self, name: &HeaderName) -> bool {
         self.headers.iter().any(|header| header.name == name)

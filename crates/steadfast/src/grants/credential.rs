@@ -52,13 +52,18 @@ impl Credential {
         self.slot.sign_in_url()
     }
 
+    /// Whether a request may leave now.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.slot.is_ready()
+    }
+
     /// Waits while a renewal without which nothing can be sent is under way.
     ///
     /// # Errors
     ///
     /// Why nothing can be sent.
     pub(crate) async fn ready(&self, limit: Duration) -> Result<(), Fault> {
-        if self.slot.is_ready() {
+        if self.is_ready() {
             return Ok(());
         }
         let any = GrantGeneration::default();

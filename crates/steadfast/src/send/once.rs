@@ -58,7 +58,10 @@ pub(super) async fn once(
     if let Some(level) = &job.level {
         Box::pin(level.tell(route)).await;
     }
-    if let Err(fault) = Box::pin(route.upstream.ready()).await {
+    // Boxed, as everything rare on the way of a call is: nearly always there is nothing to wait for.
+    if !route.upstream.is_ready()
+        && let Err(fault) = Box::pin(route.upstream.ready()).await
+    {
         // Nothing goes out without a token that can be sent: the connection says why.
         link.lost(route.generation, fault);
         return Tried::Done(Answer::Failed(Failure::Unavailable(Box::new(
