@@ -94,7 +94,7 @@ impl Grants {
             })),
         };
         let fed = self.feed(owner, event, along).await?;
-        self.follow(owner, &fed).await;
+        self.follow(owner, &fed);
         Ok(())
     }
 }

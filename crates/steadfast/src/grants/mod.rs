@@ -30,7 +30,8 @@ use steadfast_core::grant::{self, Action, Event, Policy, Tokens};
 use steadfast_core::identity::GrantGeneration;
 use steadfast_core::{AgentName, AttemptId, Fault, ServerName, Wall};
 use steadfast_store::{
-    Error, ExposeSecret as _, GrantRecord, GrantSecrets, SharedStore, Swap, Vault,
+    ClientOrigin, Error, ExposeSecret as _, GrantClient, GrantRecord, GrantSecrets, Lease,
+    LeaseKey, SecretString, SharedStore, Swap, Taken, Vault,
 };
 use tokio::sync::{Notify, Semaphore, broadcast};
 
@@ -42,6 +43,7 @@ pub(crate) use slot::{Held, Slot};
 use crate::clock;
 use crate::config;
 use crate::perform::dial::Dialer;
+use crate::perform::token::Client;
 use crate::secrets::Secrets;
 
 /// Whose grant, and for which server.
@@ -55,6 +57,9 @@ const SWAPS: usize = 32;
 
 /// How soon whoever waits for another daemon's renewal looks for it, at first and at most.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// How often a lease that somebody else holds is asked for.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// All grants of this daemon.
 #[derive(Debug)]
@@ -238,7 +243,7 @@ impl Grants {
     /// Feeds an event that comes from a connection, and does what follows.
     pub(crate) async fn tell(self: &Arc<Self>, owner: &Owner, event: Event) {
         match self.feed(owner, |_| event.clone(), Along::default()).await {
-            Ok(fed) => self.follow(owner, &fed).await,
+            Ok(fed) => self.follow(owner, &fed),
             Err(error) => tracing::warn!(%error, "a grant cannot be written"),
         }
     }
@@ -311,24 +316,17 @@ impl Grants {
     }
 
     /// Does what a step asks for, but for a renewal, which has its own task.
-    pub(super) async fn follow(self: &Arc<Self>, owner: &Owner, fed: &Fed) {
+    pub(super) fn follow(self: &Arc<Self>, owner: &Owner, fed: &Fed) {
         for action in &fed.actions {
             match action {
                 Action::AwaitTurn { .. } => self.stand_in_line(owner, &fed.record.issuer),
-                Action::Tell { fault } => {
-                    let told = self
-                        .store
-                        .open_notice(&owner.0, &owner.1, fault, clock::wall())
-                        .await;
-                    if let Err(error) = told {
-                        tracing::error!(%error, "a notice cannot be kept");
-                    }
-                }
                 // The slot was filled when the record was written; turn and lease belong to the renewal's task.
                 Action::Use { .. }
                 | Action::LetGo
                 | Action::Renew { .. }
                 | Action::Rediscover { .. }
+                // The state that was entered says it, and `keeper::notices` reads it there: one place opens notices.
+                | Action::Tell { .. }
                 // The next link sees to it: nobody is registered before somebody signs in (CR-01).
                 | Action::Register => {}
             }
@@ -372,6 +370,52 @@ impl Grants {
             slot.show_offer(offer);
         }
         let _ = self.changed.send(owner.clone());
+    }
+}
+
+impl Grants {
+    /// When a lease ends that is taken or renewed now.
+    fn lease_end(&self, now: Wall) -> Wall {
+        Wall(now.0.saturating_add_unsigned(self.settings.lease.0.0))
+    }
+
+    /// Takes a lease for this daemon, if nobody has it.
+    async fn take_lease(&self, key: &LeaseKey) -> Result<Taken, Error> {
+        let now = clock::wall();
+        let until = self.lease_end(now);
+        self.store.take_lease(key, &self.holder, now, until).await
+    }
+
+    /// The same, as soon as nobody has it.
+    async fn await_lease(&self, key: &LeaseKey) -> Result<Lease, Error> {
+        loop {
+            match self.take_lease(key).await? {
+                Taken::Yes(lease) => return Ok(lease),
+                Taken::No { .. } => tokio::time::sleep(ASK_AGAIN).await,
+            }
+        }
+    }
+
+    /// The client that tokens were, or will be, issued to: a refresh token is bound to it (RFC 6749 section 6).
+    /// `kept` is the secret that was sealed with it, where it has one that is not in the configuration.
+    fn client_of(
+        &self,
+        client: &GrantClient,
+        server: &config::Server,
+        kept: Option<&SecretString>,
+    ) -> Result<Client, Fault> {
+        let secret = match client.origin {
+            ClientOrigin::Configured => self.secrets.of_client(server)?,
+            ClientOrigin::MetadataDocument
+            | ClientOrigin::Registered { .. }
+            | ClientOrigin::Imported => kept.map(|secret| secret.expose_secret().to_owned()),
+        };
+        Ok(Client {
+            id: client.id.clone(),
+            secret,
+            auth: client.auth,
+            methods: None,
+        })
     }
 }
 

@@ -11,7 +11,7 @@ use steadfast_core::oauth::client::Auth;
 use steadfast_core::oauth::discovery::{Identity, identity};
 use steadfast_core::{Fault, Kind, Millis, Wall};
 use steadfast_store::{
-    ClientOrigin, ExposeSecret as _, GrantRecord, GrantSecrets, LastRenewal, Lease, LeaseKey, Taken,
+    ExposeSecret as _, GrantRecord, GrantSecrets, LastRenewal, Lease, LeaseKey, Taken,
 };
 use tokio::sync::Semaphore;
 use url::Url;
@@ -21,7 +21,7 @@ use crate::clock;
 use crate::config;
 use crate::perform::discovery::{discover, issuer_metadata};
 use crate::perform::fetch::Fetcher;
-use crate::perform::token::{Client, Granted, refresh};
+use crate::perform::token::{Granted, refresh};
 
 impl Grants {
     /// Stands in line; once, however often it is asked for. What asks while a turn is under way gets another one: the
@@ -78,16 +78,11 @@ impl Grants {
             agent: owner.0.clone(),
             server: owner.1.clone(),
         };
-        let now = clock::wall();
-        let until = Wall(now.0.saturating_add_unsigned(self.settings.lease.0.0));
-        let lease = match self
-            .store
-            .take_lease(&key, &self.holder, now, until)
-            .await?
-        {
+        let lease = match self.take_lease(&key).await? {
             Taken::Yes(lease) => lease,
             Taken::No { until, .. } => {
-                let wait = Millis(until.0.saturating_sub(now.0).max(0).unsigned_abs());
+                let left = until.0.saturating_sub(clock::wall().0);
+                let wait = Millis(left.max(0).unsigned_abs());
                 let until = clock::mono() + wait;
                 self.feed(owner, |_| Event::Leased { until }, Along::default())
                     .await?;
@@ -113,12 +108,10 @@ impl Grants {
         // At most: asked, not found, rediscovered, asked elsewhere.
         while let Some(next) = self.next_event(owner, &fed).await? {
             // Its answer may have taken long; nobody else began meanwhile if the lease is still ours.
-            let until = clock::wall()
-                .0
-                .saturating_add_unsigned(self.settings.lease.0.0);
-            let _ = self.store.renew_lease(lease, Wall(until)).await?;
+            let until = self.lease_end(clock::wall());
+            let _ = self.store.renew_lease(lease, until).await?;
             fed = self.feed_outcome(owner, next).await?;
-            self.follow(owner, &fed).await;
+            self.follow(owner, &fed);
         }
         Ok(())
     }
@@ -205,7 +198,7 @@ impl Grants {
             }
             Outcome::Other(event) => {
                 let failed = match &event {
-                    Event::Failed { failure, .. } => Some(kind_of(failure).as_str().to_owned()),
+                    Event::Failed { failure, .. } => Some(failure.fault().kind.as_str().to_owned()),
                     _ => None,
                 };
                 let at = clock::wall();
@@ -247,7 +240,7 @@ impl Grants {
             let fault = Fault::new(Kind::TokenEndpointMoved, "no token endpoint is known");
             return Ok(Err(Failure::Moved(fault)));
         };
-        let client = match self.client_of(record, &server, &secrets) {
+        let client = match self.client_of(&record.client, &server, secrets.client_secret.as_ref()) {
             Ok(client) => client,
             Err(fault) => return Ok(Err(Failure::Temporary(fault))),
         };
@@ -380,40 +373,4 @@ struct Renewed {
     expires_at: Wall,
     scopes: Vec<String>,
     auth: Auth,
-}
-
-fn kind_of(failure: &Failure) -> Kind {
-    match failure {
-        Failure::Temporary(fault)
-        | Failure::Moved(fault)
-        | Failure::OutcomeLost(fault)
-        | Failure::Grant(fault)
-        | Failure::Structured(fault)
-        | Failure::Client(fault) => fault.kind,
-    }
-}
-
-impl Grants {
-    /// The client that the tokens were issued to: a refresh token is bound to it (RFC 6749 section 6).
-    pub(super) fn client_of(
-        &self,
-        record: &GrantRecord,
-        server: &config::Server,
-        secrets: &GrantSecrets,
-    ) -> Result<Client, Fault> {
-        let secret = match record.client.origin {
-            ClientOrigin::Configured => self.secrets.of_client(server)?,
-            ClientOrigin::MetadataDocument => None,
-            ClientOrigin::Registered { .. } | ClientOrigin::Imported => secrets
-                .client_secret
-                .as_ref()
-                .map(|secret| secret.expose_secret().to_owned()),
-        };
-        Ok(Client {
-            id: record.client.id.clone(),
-            secret,
-            auth: record.client.auth,
-            methods: None,
-        })
-    }
 }

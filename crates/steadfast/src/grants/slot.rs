@@ -105,15 +105,15 @@ impl Slot {
         }
     }
 
-    /// Puts in what a later write says. Whether it was one.
-    pub(super) fn put(&self, held: Held) -> bool {
+    /// Puts in what a later write says.
+    pub(super) fn put(&self, held: Held) {
         self.held.send_if_modified(|before| {
             let is_later = held.version > before.version;
             if is_later {
                 *before = held;
             }
             is_later
-        })
+        });
     }
 
     /// Which write of the record is in it.

@@ -21,11 +21,7 @@ async fn killed_before_the_intent_is_written_it_renews_as_if_nothing_had_been() 
     let before = house.issuer.presented();
     house.daemon.restart().await.unwrap();
     house.renewals(before.len() + 1).await;
-    house
-        .daemon
-        .wait_state("dev", "fake", "connected")
-        .await
-        .unwrap();
+    house.connected().await;
     house.works().await;
     assert_eq!(house.issuer.counts().reuses, 0);
 }
@@ -43,11 +39,7 @@ async fn killed_before_the_request_was_acted_on_it_presents_the_token_once_more_
     let renewed = |_: &testkit::RequestLog| house.issuer.counts().refreshes > from;
     let seen = house.issuer.log().wait_for(renewed, PATIENCE).await;
     seen.unwrap();
-    house
-        .daemon
-        .wait_state("dev", "fake", "connected")
-        .await
-        .unwrap();
+    house.connected().await;
     house.works().await;
     let presented = house.issuer.presented();
     let unspent = format!("RT{}", before.len() + 1);
@@ -93,11 +85,7 @@ async fn killed_before_the_answer_it_presents_the_spent_token_exactly_once() {
     assert!(seen.is_err(), "consent is not retried");
     // A new sign-in is all that it takes.
     house.import(&house.grant()).await;
-    house
-        .daemon
-        .wait_state("dev", "fake", "connected")
-        .await
-        .unwrap();
+    house.connected().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,11 +94,7 @@ async fn killed_before_the_answer_it_lives_on_where_the_issuer_gives_grace() {
     let renewed = |_: &testkit::RequestLog| house.issuer.counts().refreshes >= 2;
     let seen = house.issuer.log().wait_for(renewed, PATIENCE).await;
     seen.unwrap();
-    house
-        .daemon
-        .wait_state("dev", "fake", "connected")
-        .await
-        .unwrap();
+    house.connected().await;
     house.works().await;
     let presented = house.issuer.presented();
     assert_eq!(
@@ -129,11 +113,7 @@ async fn killed_once_the_answer_is_stored_it_presents_what_the_answer_brought() 
     let before = house.issuer.presented();
     house.daemon.restart().await.unwrap();
     house.renewals(before.len() + 1).await;
-    house
-        .daemon
-        .wait_state("dev", "fake", "connected")
-        .await
-        .unwrap();
+    house.connected().await;
     house.works().await;
     let presented = house.issuer.presented();
     let once: Vec<_> = (1..=presented.len()).map(|n| format!("RT{n}")).collect();

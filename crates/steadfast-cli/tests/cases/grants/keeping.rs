@@ -71,11 +71,7 @@ async fn te_04_a_refused_grant_is_told_once_and_asked_for_no_more() {
     assert!(open[0]["cleared_at"].is_null(), "{notices}");
 
     house.import(&house.grant()).await;
-    house
-        .daemon
-        .wait_state("dev", "fake", "connected")
-        .await
-        .unwrap();
+    house.connected().await;
     let answer = agent.call("add_row", json!({})).await.unwrap();
     assert!(!answer.is_error(), "{answer:?}");
     house.notice_cleared().await;
@@ -88,11 +84,7 @@ async fn ex_01_a_token_that_ended_while_nobody_was_there_is_never_sent() {
     grant["expires_at"] = json!("2020-01-01T00:00:00Z");
     grant.as_object_mut().unwrap().remove("expires_in");
     house.import(&grant).await;
-    house
-        .daemon
-        .wait_state("dev", "fake", "connected")
-        .await
-        .unwrap();
+    house.connected().await;
     let first = house.server.log().requests();
     let bearers: Vec<_> = first
         .iter()

@@ -36,8 +36,7 @@ impl House {
     pub(crate) async fn signed_in(settings: impl FnOnce(Builder) -> Builder) -> Self {
         let house = Self::new(settings).await;
         house.import(&house.grant()).await;
-        let connected = house.daemon.wait_state("dev", "fake", "connected").await;
-        connected.unwrap();
+        house.connected().await;
         house
     }
 
@@ -97,6 +96,12 @@ impl House {
         let path = "/api/v1/connections/dev/fake/grant";
         let (status, body) = self.daemon.admin("PUT", path, Some(grant)).await.unwrap();
         assert_eq!(status, 200, "{body}");
+    }
+
+    /// Waits until the connection is up.
+    pub(crate) async fn connected(&self) {
+        let connected = self.daemon.wait_state("dev", "fake", "connected").await;
+        connected.unwrap();
     }
 
     /// Waits until somebody must sign in.

@@ -44,11 +44,7 @@ async fn ex_03_an_idle_grant_is_renewed_on_the_clock_while_its_server_is_down() 
     house.renewals(4).await;
     assert_eq!(house.issuer.counts().reuses, 0);
     house.server.resume();
-    house
-        .daemon
-        .wait_state("dev", "fake", "connected")
-        .await
-        .unwrap();
+    house.connected().await;
     let agent = agent_of(Era::Legacy, &house.daemon).await;
     let answer = agent.call("add_row", json!({})).await.unwrap();
     assert!(!answer.is_error(), "{answer:?}");

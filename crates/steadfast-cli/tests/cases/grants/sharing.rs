@@ -88,11 +88,7 @@ async fn rt_04_tokens_that_came_in_at_another_daemon_are_used_without_a_renewal(
         .issuer
         .change(|policy| policy.tokens.lifetime = Some(HOUR));
     house.import(&house.grant()).await;
-    house
-        .daemon
-        .wait_state("dev", "fake", "connected")
-        .await
-        .unwrap();
+    house.connected().await;
     house.works().await;
     let other = daemon(&house.server).data(house.daemon.data());
     let other = other.start().await.unwrap();
@@ -120,11 +116,7 @@ async fn rt_04_a_sign_in_at_another_daemon_helps_a_connection_that_waits_for_one
     let newer = house.grant();
     let (status, body) = other.admin("PUT", path, Some(&newer)).await.unwrap();
     assert_eq!(status, 200, "{body}");
-    house
-        .daemon
-        .wait_state("dev", "fake", "connected")
-        .await
-        .unwrap();
+    house.connected().await;
     house.works().await;
 }
 

@@ -152,11 +152,7 @@ async fn au_04_a_stream_that_alone_is_refused_leads_to_one_renewal_at_most() {
     let streams = get().path("/mcp");
     house.server.script().first_on(streams).reply(refuse);
     house.import(&house.grant()).await;
-    house
-        .daemon
-        .wait_state("dev", "fake", "connected")
-        .await
-        .unwrap();
+    house.connected().await;
     let asked = |log: &RequestLog| {
         log.http("GET")
             .iter()
@@ -201,11 +197,7 @@ async fn a_grant_without_a_refresh_token_says_when_it_ends_and_asks_for_nothing(
     );
     let apart = told.unwrap().duration_since(meant.unwrap()).abs();
     assert!(apart.as_millis() < 2, "{connection}");
-    house
-        .daemon
-        .wait_state("dev", "fake", "connected")
-        .await
-        .unwrap();
+    house.connected().await;
     house.works().await;
     let waiting = house.daemon.wait_state("dev", "fake", "awaiting_sign_in");
     let connection = waiting.await.unwrap();
@@ -283,11 +275,7 @@ async fn ex_03_renewals_stop_with_a_server_that_is_disabled_and_go_on_with_it() 
         .daemon
         .reconfigure("servers.fake.enabled", "true")
         .unwrap();
-    house
-        .daemon
-        .wait_state("dev", "fake", "connected")
-        .await
-        .unwrap();
+    house.connected().await;
     house.works().await;
     assert_eq!(house.issuer.counts().reuses, 0);
 }

@@ -1,14 +1,12 @@
 //! Which client to be at an issuer. A registration is made once, however many daemons and people want one.
 
-use std::time::Duration;
-
 use steadfast_core::grant::{Failure, State};
 use steadfast_core::oauth::client::{Auth, Choice, Known, auth, choose, is_good};
 use steadfast_core::oauth::discovery::canonical;
-use steadfast_core::{Fault, Kind, Wall};
+use steadfast_core::{Fault, Kind};
 use steadfast_store::{
     ClientOrigin, ClientRecord, Error, ExposeSecret as _, GrantClient, GrantRecord, LeaseKey,
-    SecretString, SignInRecord, Swap, Taken, Version,
+    SecretString, SignInRecord, Swap, Version,
 };
 use url::Url;
 
@@ -20,9 +18,6 @@ use crate::perform::discovery::Discovered;
 use crate::perform::fetch::Fetcher;
 use crate::perform::registration::{Registered, register};
 use crate::perform::token::{Client, exchange_code};
-
-/// How often a lease that somebody else holds is asked for.
-const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// What a client is wanted for.
 pub(super) struct Wanted<'a> {
@@ -184,18 +179,7 @@ impl Grants {
             issuer: wanted.issuer().to_owned(),
             redirect_uri: wanted.doors.callback.as_str().to_owned(),
         };
-        let lease = loop {
-            let now = clock::wall();
-            let until = Wall(now.0.saturating_add_unsigned(self.settings.lease.0.0));
-            match self
-                .store
-                .take_lease(&key, &self.holder, now, until)
-                .await?
-            {
-                Taken::Yes(lease) => break lease,
-                Taken::No { .. } => tokio::time::sleep(ASK_AGAIN).await,
-            }
-        };
+        let lease = self.await_lease(&key).await?;
         let made = self.register_with_lease(fetcher, wanted).await;
         let _ = self.store.release_lease(&lease).await?;
         made

@@ -11,15 +11,14 @@ use steadfast_core::oauth::scopes::OFFLINE_ACCESS;
 use steadfast_core::quirks::sanitise;
 use steadfast_core::{AgentName, Fault, ServerName, Wall};
 use steadfast_store::{
-    ClientOrigin, Error, ExposeSecret as _, GrantRecord, GrantSecrets, SignInRecord, SignInSecrets,
-    hash_state,
+    Error, ExposeSecret as _, GrantRecord, GrantSecrets, SignInRecord, SignInSecrets, hash_state,
 };
 use url::Url;
 
 use super::begin::ISS_ANNOUNCED;
 use crate::clock;
 use crate::grants::{Along, Grants, Owner, tokens};
-use crate::perform::token::{Client, Granted, exchange_code};
+use crate::perform::token::{Granted, exchange_code};
 
 /// The answer that a browser brings (RFC 6749 sections 4.1.2 and 4.1.2.1, RFC 9207). No `Debug`: it holds a code.
 #[derive(Default, Deserialize)]
@@ -116,7 +115,7 @@ impl Grants {
                 if let Failure::Client(_) = &failure {
                     self.doubt_client(sign_in).await?;
                 }
-                return Err(NotSignedIn::Fault(fault_of(failure)));
+                return Err(NotSignedIn::Fault(failure.fault().clone()));
             }
         };
         self.keep(owner, sign_in, secrets, granted).await
@@ -143,24 +142,10 @@ impl Grants {
             .parse()
             .map_err(|_| NotSignedIn::Unknown)?;
         let secrets = self.vault.open_sign_in(sign_in)?;
-        let secret = match sign_in.client.origin {
-            ClientOrigin::Configured => self
-                .secrets
-                .of_client(&server)
-                .map_err(NotSignedIn::Fault)?,
-            ClientOrigin::MetadataDocument
-            | ClientOrigin::Registered { .. }
-            | ClientOrigin::Imported => secrets
-                .client_secret
-                .as_ref()
-                .map(|secret| secret.expose_secret().to_owned()),
-        };
-        let client = Client {
-            id: sign_in.client.id.clone(),
-            secret,
-            auth: sign_in.client.auth,
-            methods: None,
-        };
+        let kept = secrets.client_secret.as_ref();
+        let client = self
+            .client_of(&sign_in.client, &server, kept)
+            .map_err(NotSignedIn::Fault)?;
         let redeemed = (
             code,
             secrets.verifier.expose_secret(),
@@ -206,7 +191,7 @@ impl Grants {
             edit: Some(Box::new(move |record| signed_in_as(record, &of, auth))),
         };
         let fed = self.feed(owner, event, along).await?;
-        self.follow(owner, &fed).await;
+        self.follow(owner, &fed);
         Ok(SignedIn {
             agent: owner.0.clone(),
             server: owner.1.clone(),
@@ -223,15 +208,4 @@ fn signed_in_as(record: &mut GrantRecord, sign_in: &SignInRecord, auth: Auth) {
     record.client = sign_in.client.clone();
     record.client.auth = auth;
     record.last_renewal = None;
-}
-
-fn fault_of(failure: Failure) -> Fault {
-    match failure {
-        Failure::Temporary(fault)
-        | Failure::Moved(fault)
-        | Failure::OutcomeLost(fault)
-        | Failure::Grant(fault)
-        | Failure::Structured(fault)
-        | Failure::Client(fault) => fault,
-    }
 }

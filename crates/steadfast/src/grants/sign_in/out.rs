@@ -1,20 +1,14 @@
 //! Signing out: the provider is told, and the grant is forgotten here in any case.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use steadfast_core::Wall;
 use steadfast_core::{Fault, Kind};
-use steadfast_store::{Error, ExposeSecret as _, GrantRecord, GrantSecrets, LeaseKey, Swap, Taken};
+use steadfast_store::{Error, ExposeSecret as _, GrantRecord, GrantSecrets, LeaseKey, Swap};
 
-use crate::clock;
 use crate::config;
 use crate::grants::{Grants, Owner};
 use crate::perform::discovery::issuer_metadata;
 use crate::perform::token;
-
-/// How often a lease that somebody else holds is asked for.
-const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Whether the provider forgot the grant, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,18 +68,7 @@ impl Grants {
             agent: owner.0.clone(),
             server: owner.1.clone(),
         };
-        let lease = loop {
-            let now = clock::wall();
-            let until = Wall(now.0.saturating_add_unsigned(self.settings.lease.0.0));
-            match self
-                .store
-                .take_lease(&key, &self.holder, now, until)
-                .await?
-            {
-                Taken::Yes(lease) => break lease,
-                Taken::No { .. } => tokio::time::sleep(ASK_AGAIN).await,
-            }
-        };
+        let lease = self.await_lease(&key).await?;
         let outcome = self.sign_out_with_lease(owner, server).await;
         let _ = self.store.release_lease(&lease).await?;
         outcome
@@ -132,7 +115,7 @@ impl Grants {
                 format!("{issuer} has no revocation endpoint: its tokens end by themselves");
             return SignedOut::new(Revoked::NotSupported, message);
         };
-        let client = match self.client_of(record, server, secrets) {
+        let client = match self.client_of(&record.client, server, secrets.client_secret.as_ref()) {
             Ok(client) => client,
             Err(fault) => return SignedOut::new(Revoked::No, fault.message),
         };
