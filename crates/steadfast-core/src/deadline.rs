@@ -49,4 +49,10 @@ pub enum Reason {
     RecheckGrant,
     /// A grant without a refresh token ends.
     GrantEnds,
+    /// A call whose answer was lost is sent once more under its duplicate-prevention contract.
+    RepeatCall,
+    /// A call whose answer was lost is looked up at the provider.
+    LookUp,
+    /// A lookup has taken too long.
+    LookupLimit,
 }

@@ -12,6 +12,7 @@
 //! 4. [`quirks`]: one table of how servers really say "unknown session" or "not modern".
 //! 5. [`step`]: what a machine returns; then [`connection`], [`session`], [`stream`], [`grant`].
 //!    [`oauth`]: the rules of finding and choosing that a grant begins with.
+//!    [`operation`]: what becomes of a consequential call, and when it may be sent once more.
 //! 6. [`catalog`]: how long a list of tools may be used.
 //! 7. [`wire`]: pure codecs. [`bridge`]: what a message of one era becomes in the other. [`question`]:
 //!    who may be asked what by a server.
@@ -47,6 +48,7 @@ pub mod identity;
 pub mod merged;
 pub mod now;
 pub mod oauth;
+pub mod operation;
 pub mod question;
 pub mod quirks;
 pub mod reference;

@@ -3,14 +3,16 @@
 
 mod common;
 
-use common::{Answer, Catalog, Connection, Listen, Machine, Moment, Session, Subscription};
+use common::{
+    Answer, Catalog, Connection, Listen, Machine, Moment, Operation, Session, Subscription, Terms,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use steadfast_core::step::Outcome;
 use steadfast_core::stream::{self, Break, answer, listen, subscription};
 use steadfast_core::{
     AttemptId, EventCursor, Fault, Generation, Jitter, Kind, Millis, Mono, SessionId, catalog,
-    connection, session,
+    connection, operation, session,
 };
 
 /// One move of a random walk: time passes, then something happens.
@@ -293,6 +295,92 @@ fn answer_event(one: Move, step: u64) -> answer::Event {
     }
 }
 
+/// Contracts of every kind.
+fn terms(pick: u8) -> Terms {
+    let lookup = operation::LookupContract {
+        tool: "find".into(),
+        arguments: Default::default(),
+        accepted: "$.found".into(),
+        must_equal: Default::default(),
+        absent_is_definitive: pick & 4 != 0,
+        settle_after: Millis::secs(u64::from(pick & 8)),
+    };
+    let key = operation::KeyContract {
+        present: pick & 16 == 0,
+        retention: Millis::secs(if pick & 32 == 0 { 3_600 } else { 5 }),
+        atomic: true,
+        payload_bound: true,
+        account_scoped: true,
+        propagated: true,
+    };
+    Terms {
+        policy: operation::Policy::default(),
+        contract: operation::Contract {
+            duplicate_key: (pick & 1 != 0).then_some(key),
+            lookup: (pick & 2 != 0).then_some(lookup),
+        },
+    }
+}
+
+fn operation_event(one: Move, step: u64) -> operation::Event {
+    use operation::{Event, Finding, Said, Verdict};
+    let finding = match one.pick % 4 {
+        0 => Finding::Found {
+            record: "{}".into(),
+        },
+        1 => Finding::Absent,
+        2 => Finding::Unclear { why: "two".into() },
+        _ => Finding::Unreachable {
+            fault: fault(one.pick),
+        },
+    };
+    let verdict = match one.pick % 4 {
+        0 => Verdict::Confirmed,
+        1 => Verdict::NoEffect { repeat: true },
+        2 => Verdict::NoEffect { repeat: false },
+        _ => Verdict::Abandoned,
+    };
+    let bytes_sent = u64::from(one.pick);
+    let name = || "ops".to_owned();
+    match one.kind % 16 {
+        0..=2 => Event::Leave {
+            rpc_id: steadfast_core::RpcId::Integer(step as i64),
+        },
+        3 => Event::Refused {
+            bytes_sent,
+            proof: "401".into(),
+        },
+        4 => Event::GivenUp { why: "down".into() },
+        5..=7 => Event::Lost {
+            bytes_sent,
+            evidence: "reset".into(),
+            retry_after: retry(one.pick),
+        },
+        8 => Event::TaskStarted { task: "t".into() },
+        9 => Event::Answered {
+            said: Said::InputRequired,
+            awaited: true,
+        },
+        10 => Event::Answered {
+            said: Said::Result,
+            awaited: one.pick & 1 == 0,
+        },
+        11 => Event::AgentLeft,
+        12 => Event::Due,
+        13 => Event::LookedUp {
+            tries: u32::from(one.pick / 4 % 3),
+            finding,
+        },
+        14 => Event::Settle {
+            verdict,
+            name: name(),
+            note: None,
+        },
+        _ if one.pick & 1 == 0 => Event::Reconcile { name: name() },
+        _ => Event::Interrupted,
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -482,5 +570,44 @@ proptest! {
         }
         prop_assert!(!lossless || state == answer::State::Answered);
         prop_assert!(now.since(Mono(0)) < Millis::mins(120));
+    }
+
+    /// Whatever happens in whatever order: a call leaves once more only where a proof, its contract, a server that asks
+    /// for input or a person allows it, and "not executed" is never said of one that may have been.
+    #[test]
+    fn operation_never_leaves_again_without_a_reason(moves in moves(), pick in any::<u8>()) {
+        use operation::{Event, State};
+        let terms = terms(pick);
+        walk::<Operation>(&moves, &terms, operation_event, |_, _| ())?;
+        let (mut state, mut now) = (Operation::initial(), Mono(0));
+        let mut may_have_run = false;
+        for (step, one) in (1..).zip(&moves) {
+            now = now + Millis(one.pass);
+            let moment = Moment { now, jitter: Jitter(one.jitter), attempt: AttemptId(step) };
+            let event = operation_event(*one, step);
+            let before = state.clone();
+            let next = Operation::step(state, event.clone(), moment, &terms);
+            if let [operation::Action::Send { .. }] = &next.actions[..] {
+                let allowed = match &before {
+                    State::Intended { .. } => !may_have_run,
+                    // The next leg.
+                    State::Observed { said, .. } => *said == operation::Said::InputRequired,
+                    State::NotObserved { .. } => terms.contract.duplicate_key.as_ref().is_some_and(|key| key.present),
+                    State::NoEffect { repeat, .. } => *repeat,
+                    _ => false,
+                };
+                prop_assert!(allowed, "left from {before:?}");
+            }
+            match (&before, &event) {
+                (State::Sent { .. }, Event::Lost { .. } | Event::Interrupted) => may_have_run = true,
+                // The provider or a person says that it did not.
+                (_, Event::LookedUp { .. } | Event::Settle { .. }) if matches!(next.state, State::NoEffect { .. }) => may_have_run = false,
+                _ => {}
+            }
+            if next.state.executed() == steadfast_core::effect::Executed::No {
+                prop_assert!(!may_have_run, "{:?} after {before:?}", next.state);
+            }
+            state = next.state;
+        }
     }
 }

@@ -182,7 +182,10 @@ pub fn next(deadline: Deadline, at: Wall, state: &connection::State) -> Option<N
         | Reason::OpenLimit
         | Reason::RenewStream
         | Reason::ResumeAnswer
-        | Reason::Silence => return None,
+        | Reason::Silence
+        | Reason::RepeatCall
+        | Reason::LookUp
+        | Reason::LookupLimit => return None,
     };
     Some(NextReport {
         at: rfc3339(at),

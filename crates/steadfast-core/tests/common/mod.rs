@@ -1,4 +1,4 @@
-//! The six machines behind one trait, so that what holds for all of them is said once.
+//! The machines behind one trait, so that what holds for all of them is said once.
 
 #![allow(dead_code)] // Each test binary uses a part of it.
 
@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use steadfast_core::step::Step;
 use steadfast_core::stream::{self, answer, listen, subscription};
 use steadfast_core::{
-    AttemptId, Deadline, Jitter, Mono, Now, Wall, catalog, connection, grant, session,
+    AttemptId, Deadline, Jitter, Mono, Now, Wall, catalog, connection, grant, operation, session,
 };
 
 /// What a step may look at, for every machine.
@@ -248,5 +248,38 @@ machine!(
     },
     // Expiry is a matter of the other clock.
     |state, now, _| grant::deadline(state, now),
+    |state| state.name()
+);
+
+/// What an operation's steps look at.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Terms {
+    pub(crate) policy: operation::Policy,
+    pub(crate) contract: operation::Contract,
+}
+
+machine!(
+    Operation = operation,
+    Terms,
+    operation::State::intended(),
+    |moment, terms| operation::Context {
+        now: moment.clocks(),
+        jitter: moment.jitter,
+        contract: &terms.contract,
+        policy: &terms.policy,
+    },
+    |state, _| match state {
+        // Its driver is at work on it, within the limits of a call.
+        operation::State::Intended { .. }
+        | operation::State::Sent { .. }
+        // It is settled, or waits for a person.
+        | operation::State::Observed { .. }
+        | operation::State::Confirmed { .. }
+        | operation::State::NoEffect { .. }
+        | operation::State::Held { .. }
+        | operation::State::Abandoned { .. } => true,
+        operation::State::NotObserved { .. } | operation::State::Reconciling { .. } => false,
+    },
+    |state, _, _| operation::deadline(state),
     |state| state.name()
 );

@@ -36,6 +36,9 @@ macro_rules! all_of {
     };
 }
 
+// After the macro, which it uses.
+mod operation;
+
 fn fault(kind: Kind) -> Fault {
     Fault::new(kind, "seen")
 }

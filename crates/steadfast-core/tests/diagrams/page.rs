@@ -84,6 +84,9 @@ fn wake_up(deadline: Option<Deadline>) -> &'static str {
         Some(Reason::RenewalLimit) => "limit of the renewal",
         Some(Reason::RecheckGrant) => "one more try",
         Some(Reason::GrantEnds) => "its end",
+        Some(Reason::RepeatCall) => "sent once more",
+        Some(Reason::LookUp) => "lookup",
+        Some(Reason::LookupLimit) => "limit of the lookup",
     }
 }
 
