@@ -72,6 +72,7 @@ const CORE_NEEDS: &[&str] = &[
     "memchr",
     "serde",
     "serde_json",
+    "serde_json_path",
     "simdutf8",
     "thiserror",
     "url",
