@@ -6,6 +6,7 @@
 
 mod agent;
 
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,7 +55,10 @@ async fn main() -> Result<(), Failure> {
     let mut agent = Agent::new(link, &revision)?;
     let played = play(&mut agent, &scenario).await;
     keeper.shutdown().await;
-    played
+    played?;
+    // What the runner looks for.
+    writeln!(std::io::stdout(), "done")?;
+    Ok(())
 }
 
 /// What each scenario expects to see of a client.

@@ -4,7 +4,8 @@
 //! - `gateway`: the same, and then through the gateway, which must come out equal.
 //! - `merged`: the same through the address of all servers.
 //! - `bridge`: each revision through the gateway to a server of the other era.
-//! - `clients`: the suite's client scenarios, with the keeper as the client.
+//! - `clients`: the suite's client scenarios, with the keeper as the client, and with the whole product in those of
+//!   authorization.
 //! - `pairings`: real clients through the gateway to real servers that are killed in mid-session.
 //! - `across`: real clients through the gateway to servers of the other era, and to several servers at one address.
 //!
@@ -56,7 +57,7 @@ enum Leg {
     Merged,
     /// The suite, directly and through the gateway to servers of the other era.
     Bridge,
-    /// The suite's client scenarios against the keeper.
+    /// The suite's client scenarios, those of authorization against the whole product.
     Clients,
     /// Real clients and real servers with the gateway between them.
     Pairings,
@@ -98,7 +99,7 @@ async fn main() -> ExitCode {
 
 async fn run(leg: Leg, logs: &Logs) -> Result<Report, Failure> {
     let exceptions = Exceptions::load()?;
-    let programs = Programs::find(!matches!(leg, Leg::Direct | Leg::Clients))?;
+    let programs = Programs::find(leg != Leg::Direct)?;
     let mut report = Report::default();
     let places: Option<&[Place]> = match leg {
         Leg::Direct => Some(&[]),

@@ -38,8 +38,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Reads `checks.json`. A warning counts as a failure: the suite only warns about lost event ids, priming events
-    /// and `retry`.
+    /// Reads `checks.json`. A warning counts as a failure: the suite warns about little, such as lost event ids.
     pub(crate) fn read(folder: &Path) -> Result<Self, Failure> {
         let checks: Vec<Check> =
             serde_json::from_slice(&std::fs::read(folder.join("checks.json"))?)?;

@@ -58,8 +58,9 @@ impl ServerRow {
 
 #[derive(Debug)]
 pub(crate) struct ClientRow {
-    pub(crate) scenario: &'static str,
+    pub(crate) scenario: String,
     pub(crate) revision: &'static str,
+    pub(crate) kind: Kind,
     pub(crate) verdict: Verdict,
 }
 
@@ -109,7 +110,7 @@ impl Report {
         for row in &mut self.clients {
             let excused = excuse(
                 exceptions,
-                row.scenario,
+                &row.scenario,
                 row.revision,
                 Place::Client,
                 &mut row.verdict,
@@ -128,7 +129,10 @@ impl Report {
                 .servers
                 .iter()
                 .map(|row| (row.scenario.as_str(), row.revision));
-            let clients = self.clients.iter().map(|row| (row.scenario, row.revision));
+            let clients = self
+                .clients
+                .iter()
+                .map(|row| (row.scenario.as_str(), row.revision));
             let known = match entry.place {
                 Place::Direct | Place::Gateway | Place::Merged | Place::Bridge => {
                     servers.collect::<Vec<_>>()
@@ -248,12 +252,7 @@ impl Report {
         to: &mut fmt::Formatter<'_>,
         (revision, kind): (&str, Kind),
     ) -> fmt::Result {
-        let what = match kind {
-            Kind::Required => "required",
-            Kind::Extension => "of extensions",
-            Kind::Further => "not scored",
-        };
-        write!(to, "{revision} {what}:")?;
+        write!(to, "{revision} {}:", kind.name())?;
         let rows: Vec<_> = self
             .servers
             .iter()
@@ -282,12 +281,21 @@ impl Report {
             )?;
             write_reason(to, "keeper", &row.verdict)?;
         }
-        let good = self
+        let mut groups: Vec<(&str, Kind)> = self
             .clients
             .iter()
-            .filter(|row| row.verdict.is_good())
-            .count();
-        writeln!(to, "client scenarios: {good}/{}\n", self.clients.len())
+            .map(|row| (row.revision, row.kind))
+            .collect();
+        groups.sort_unstable();
+        groups.dedup();
+        for (revision, kind) in groups {
+            let of_group = |row: &&ClientRow| (row.revision, row.kind) == (revision, kind);
+            let rows: Vec<_> = self.clients.iter().filter(of_group).collect();
+            let good = rows.iter().filter(|row| row.verdict.is_good()).count();
+            let kind = kind.name();
+            writeln!(to, "{revision} {kind}: keeper {good}/{}", rows.len())?;
+        }
+        writeln!(to)
     }
 
     fn write_pairings(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {

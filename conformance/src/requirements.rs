@@ -1,4 +1,4 @@
-//! Which server scenarios a revision requires, as the suite's own `requirements/*.yaml` say.
+//! Which scenarios a revision requires, as the suite's own `requirements/*.yaml` say.
 
 use crate::Failure;
 use crate::programs::Programs;
@@ -29,20 +29,52 @@ pub(crate) struct Scenario {
     pub(crate) kind: Kind,
 }
 
-/// All server scenarios that `--requirements REVISION` runs.
-pub(crate) fn of(programs: &Programs, revision: &str) -> Result<Vec<Scenario>, Failure> {
+/// Who is under test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Server,
+    Client,
+}
+
+impl Role {
+    /// As the files write it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Client => "client",
+        }
+    }
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Required => "required",
+            Self::Extension => "of extensions",
+            Self::Further => "not scored",
+        }
+    }
+}
+
+/// All scenarios of a role that `--requirements REVISION` runs.
+pub(crate) fn of(
+    programs: &Programs,
+    revision: &str,
+    role: Role,
+) -> Result<Vec<Scenario>, Failure> {
     let path = programs.module(format!(
         "@modelcontextprotocol/conformance/requirements/{revision}.yaml"
     ));
-    let scenarios = parse(&std::fs::read_to_string(&path)?);
+    let scenarios = parse(&std::fs::read_to_string(&path)?, role);
     if scenarios.is_empty() {
-        return Err(format!("{} names no server scenario", path.display()).into());
+        let (path, role) = (path.display(), role.name());
+        return Err(format!("{path} names no {role} scenario").into());
     }
     Ok(scenarios)
 }
 
-/// Reads the two shapes that the files have: a plain list under `server:`, and entries with a leg under `not_scored:`.
-fn parse(text: &str) -> Vec<Scenario> {
+/// Reads the two shapes that the files have: a plain list under the role, and entries with a leg under `not_scored:`.
+fn parse(text: &str, role: Role) -> Vec<Scenario> {
     let mut scenarios = Vec::new();
     let mut section = "";
     let mut entry = Entry::default();
@@ -53,9 +85,9 @@ fn parse(text: &str) -> Vec<Scenario> {
         {
             section = name;
         } else if let Some(name) = line.strip_prefix("  - scenario: ") {
-            scenarios.extend(std::mem::take(&mut entry).server());
+            scenarios.extend(std::mem::take(&mut entry).of(role));
             entry.name = name.to_owned();
-        } else if let Some(name) = line.strip_prefix("  - ").filter(|_| section == "server") {
+        } else if let Some(name) = line.strip_prefix("  - ").filter(|_| section == role.name()) {
             scenarios.push(Scenario {
                 name: name.to_owned(),
                 kind: Kind::Required,
@@ -66,7 +98,7 @@ fn parse(text: &str) -> Vec<Scenario> {
             entry.reason = reason.to_owned();
         }
     }
-    scenarios.extend(entry.server());
+    scenarios.extend(entry.of(role));
     scenarios
 }
 
@@ -78,13 +110,13 @@ struct Entry {
 }
 
 impl Entry {
-    fn server(self) -> Option<Scenario> {
+    fn of(self, role: Role) -> Option<Scenario> {
         let kind = if self.reason == "extension" {
             Kind::Extension
         } else {
             Kind::Further
         };
-        (self.leg == "server").then_some(Scenario {
+        (self.leg == role.name()).then_some(Scenario {
             name: self.name,
             kind,
         })
@@ -96,21 +128,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_shapes_are_read_and_the_client_leg_is_left_out() {
+    fn both_shapes_are_read_for_each_role() {
         let text = "# comment:\nserver:\n  - ping\n  - tools-list\n\nclient:\n  - initialize\n\nnot_scored:\n  \
                     - scenario: auth/dpop\n    leg: client\n    reason: extension\n  - scenario: tasks-lifecycle\n    \
                     leg: server\n    reason: extension\n    note: >-\n      text\n  - scenario: server-sse-polling\n    \
                     leg: server\n    reason: pending\n";
-        let found: Vec<_> = parse(text)
-            .into_iter()
-            .map(|found| (found.name, found.kind))
-            .collect();
-        let expected = [
-            ("ping", Kind::Required),
-            ("tools-list", Kind::Required),
-            ("tasks-lifecycle", Kind::Extension),
-            ("server-sse-polling", Kind::Further),
-        ];
-        assert_eq!(found, expected.map(|(name, kind)| (name.to_owned(), kind)));
+        let expect = |role, expected: &[(&str, Kind)]| {
+            let found = parse(text, role).into_iter();
+            let found: Vec<_> = found.map(|found| (found.name, found.kind)).collect();
+            let expected = expected
+                .iter()
+                .map(|(name, kind)| ((*name).to_owned(), *kind));
+            assert_eq!(found, expected.collect::<Vec<_>>());
+        };
+        expect(
+            Role::Server,
+            &[
+                ("ping", Kind::Required),
+                ("tools-list", Kind::Required),
+                ("tasks-lifecycle", Kind::Extension),
+                ("server-sse-polling", Kind::Further),
+            ],
+        );
+        expect(
+            Role::Client,
+            &[
+                ("initialize", Kind::Required),
+                ("auth/dpop", Kind::Extension),
+            ],
+        );
     }
 }

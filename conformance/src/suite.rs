@@ -13,7 +13,7 @@ use crate::outcome::Outcome;
 use crate::process::Logs;
 use crate::programs::Programs;
 use crate::report::{ServerRow, Verdict};
-use crate::requirements::{self, Kind, LEGACY, MODERN, SKILLS, Scenario};
+use crate::requirements::{self, Kind, LEGACY, MODERN, Role, SKILLS, Scenario};
 use crate::ways;
 
 /// One revision takes some ten seconds; beyond this something hangs.
@@ -58,7 +58,7 @@ pub(crate) async fn run(
 }
 
 fn scenarios(programs: &Programs, revision: &str) -> Result<Vec<Scenario>, Failure> {
-    let mut scenarios = requirements::of(programs, revision)?;
+    let mut scenarios = requirements::of(programs, revision, Role::Server)?;
     if revision == MODERN {
         scenarios.extend(SKILLS.map(|name| Scenario {
             name: name.to_owned(),
@@ -165,12 +165,16 @@ fn scenario_of(path: &Path) -> Option<&str> {
     name.get(..name.len().checked_sub(TIME)?)
 }
 
-/// Where a client scenario left its checks: the only folder in `folder`.
+/// Where a client scenario left its checks: the only folder in `folder`, or in one below it, as names have slashes.
 pub(crate) fn only_result(folder: &Path) -> Result<PathBuf, Failure> {
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.join("checks.json").exists() {
-            return Ok(path);
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        if folder.join("checks.json").exists() {
+            return Ok(folder);
+        }
+        for entry in std::fs::read_dir(&folder)? {
+            let path = entry?.path();
+            folders.extend(path.is_dir().then_some(path));
         }
     }
     Err(format!("{} has no checks.json", folder.display()).into())

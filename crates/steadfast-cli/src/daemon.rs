@@ -200,6 +200,7 @@ fn gateway_settings(
     let gateway = &file.gateway;
     Settings {
         public_url: gateway.public_url.clone(),
+        client_metadata_url: gateway.client_metadata_url.clone(),
         allowed_hosts: gateway.allowed_hosts.clone(),
         allowed_origins: gateway.allowed_origins.clone(),
         anonymous_agent: gateway.anonymous_agent.as_deref().map(AgentName::from),

@@ -18,6 +18,8 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// `gateway.public_url`: how the gateway is reached from outside, where that differs.
     pub public_url: Option<Url>,
+    /// `gateway.client_metadata_url`: where our client-id metadata document is hosted, if not here.
+    pub client_metadata_url: Option<Url>,
     /// `gateway.allowed_hosts`: further values of the Host header. One without a port stands for every port.
     pub allowed_hosts: Vec<String>,
     /// `gateway.allowed_origins`: further values of the Origin header.
@@ -53,6 +55,7 @@ impl Settings {
         Self {
             listen,
             public_url: None,
+            client_metadata_url: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             anonymous_agent: None,

@@ -96,6 +96,9 @@ impl Checker<'_, '_> {
         if let Some(url) = &gateway.public_url {
             self.web_address(&["gateway", "public_url"], url);
         }
+        if let Some(url) = &gateway.client_metadata_url {
+            self.client_metadata_url(url);
+        }
         if gateway.config_check == Span::default() {
             self.refuse(&["gateway", "config_check"], "must be longer than zero");
         }
@@ -262,6 +265,16 @@ impl Checker<'_, '_> {
             );
         } else if url.fragment().is_some() {
             self.refuse(path, "a part after `#` never reaches a server");
+        }
+    }
+
+    /// The address is the client id (draft-ietf-oauth-client-id-metadata-document-00, section 3).
+    fn client_metadata_url(&mut self, url: &Url) {
+        let path = ["gateway", "client_metadata_url"];
+        self.web_address(&path, url);
+        if url.scheme() == "http" || url.path() == "/" {
+            let why = "authorization servers take an https address with a path";
+            self.refuse(&path, why);
         }
     }
 

@@ -35,6 +35,7 @@ pub(crate) struct Gateway {
     #[serde(deserialize_with = "address")]
     pub(crate) listen: SocketAddr,
     pub(crate) public_url: Option<Url>,
+    pub(crate) client_metadata_url: Option<Url>,
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) allowed_origins: Vec<String>,
     pub(crate) config_check: Span,
@@ -47,6 +48,7 @@ impl Default for Gateway {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7420)),
             public_url: None,
+            client_metadata_url: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             config_check: Span::secs(1),

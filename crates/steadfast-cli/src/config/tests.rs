@@ -60,6 +60,20 @@ fn an_empty_file_is_all_defaults() {
 }
 
 #[test]
+fn a_client_metadata_document_stands_at_an_https_address_with_a_path() {
+    let at = |url: &str| format!("[gateway]\nclient_metadata_url = \"{url}\"\n");
+    for bad in [
+        "http://corp.test/a.json",
+        "https://corp.test",
+        "https://corp.test/a#b",
+    ] {
+        let error = error(&at(bad));
+        assert!(error.contains("gateway.client_metadata_url"), "{error}");
+    }
+    assert!(read(&at("https://corp.test/a.json")).is_ok());
+}
+
+#[test]
 fn an_unknown_key_names_its_place_and_the_nearest_known_one() {
     assert_eq!(
         error("[servers.booking]\nurl = \"https://a.test/\"\nisolate_session = true\n"),

@@ -1,5 +1,7 @@
 //! Which client to be toward an authorization server, and how to prove it.
 
+use url::Url;
+
 use crate::now::{Millis, Wall};
 
 /// How a client proves at the token endpoint who it is.
@@ -57,6 +59,18 @@ pub fn other(tried: Auth, supported: Option<&[String]>) -> Option<Auth> {
     };
     let offered = supported.is_none_or(|methods| methods.iter().any(|it| it == other.as_str()));
     offered.then_some(other)
+}
+
+/// What kind of client a browser comes back to there: loopback belongs to native ones, https to web ones (OpenID Connect
+/// Dynamic Client Registration 1.0 section 2; 2026-07-28 client-registration, "Application Type and Redirect URI
+/// Constraints").
+#[must_use]
+pub fn application_type(redirect_uri: &Url) -> &'static str {
+    if redirect_uri.scheme() == "https" {
+        "web"
+    } else {
+        "native"
+    }
 }
 
 /// How a client id is come by, best first (2026-07-28 client-registration).

@@ -14,6 +14,7 @@ use http::{HeaderName, StatusCode};
 use serde_json::json;
 use steadfast::report::rfc3339;
 use steadfast::{Callback, Doors, NotSignedIn, SignedIn};
+use steadfast_core::oauth::client::application_type;
 use url::Url;
 
 use super::{Shared, not_found};
@@ -31,27 +32,30 @@ pub(crate) fn doors(settings: &Settings, local: SocketAddr) -> Result<Doors, url
         Some(url) => url.as_str().trim_end_matches('/').to_owned(),
         None => format!("http://{}", crate::reachable(local)),
     };
-    let document: Url = format!("{base}/oauth/client.json").parse()?;
+    let own: Url = format!("{base}/oauth/client.json").parse()?;
+    // 2026-07-28 client-registration, "Client ID Metadata Documents": an https URL.
+    let own = (own.scheme() == "https").then_some(own);
     Ok(Doors {
         callback: format!("{base}/oauth/callback").parse()?,
-        // 2026-07-28 client-registration, "Client ID Metadata Documents": an https URL.
-        document: (document.scheme() == "https").then_some(document),
+        document: settings.client_metadata_url.clone().or(own),
     })
 }
 
-/// draft-ietf-oauth-client-id-metadata-document, section 4: `client_id` is the document's own address.
+/// draft-ietf-oauth-client-id-metadata-document, section 4: `client_id` is the document's own address. Where that is
+/// elsewhere, this is what has to stand there.
 async fn document(Given(state): Given<Shared>) -> Response {
     let Some(address) = &state.doors.document else {
         return not_found().await.into_response();
     };
+    let callback = &state.doors.callback;
     let document = json!({
         "client_id": address.as_str(),
         "client_name": "Steadfast",
-        "redirect_uris": [state.doors.callback.as_str()],
+        "redirect_uris": [callback.as_str()],
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
         "token_endpoint_auth_method": "none",
-        "application_type": "web",
+        "application_type": application_type(callback),
     });
     Json(document).into_response()
 }
@@ -153,6 +157,10 @@ mod tests {
             found.document.unwrap().as_str(),
             format!("{base}/client.json")
         );
+        let elsewhere: Url = "https://corp.example/steadfast.json".parse().unwrap();
+        settings.public_url = None;
+        settings.client_metadata_url = Some(elsewhere.clone());
+        assert_eq!(doors(&settings, local).unwrap().document, Some(elsewhere));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Dynamic registration of a client (RFC 7591; 2026-07-28 client-registration).
 
 use serde::Deserialize;
-use steadfast_core::oauth::client::Auth;
+use steadfast_core::oauth::client::{Auth, application_type};
 use steadfast_core::quirks::sanitise;
 use steadfast_core::wire::token::{Said, read as read_answer};
 use steadfast_core::{Fault, Kind, Wall};
@@ -74,19 +74,13 @@ pub(crate) async fn register(
 }
 
 fn request(redirect_uri: &Url, scopes: Option<&str>, auth: Auth) -> serde_json::Value {
-    // OpenID Connect Dynamic Client Registration 1.0 section 2: loopback belongs to native clients, https to web ones.
-    let application_type = if redirect_uri.scheme() == "https" {
-        "web"
-    } else {
-        "native"
-    };
     let mut request = serde_json::json!({
         "client_name": "Steadfast",
         "redirect_uris": [redirect_uri.as_str()],
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
         "token_endpoint_auth_method": auth.as_str(),
-        "application_type": application_type,
+        "application_type": application_type(redirect_uri),
     });
     if let (Some(scopes), Some(members)) = (scopes, request.as_object_mut()) {
         members.insert("scope".to_owned(), scopes.into());

@@ -89,3 +89,34 @@ async fn cr_03_another_callback_address_leaves_the_grant_alone() {
     assert_ne!(client_of(&offer), client);
     assert_eq!(house.registrations().len(), 2);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_metadata_document_that_is_hosted_elsewhere_is_the_client() {
+    let hosted = "https://corp.test/steadfast.json";
+    let house = House::new(|daemon| daemon.set_text("gateway.client_metadata_url", hosted)).await;
+    let takes_documents = |takes| {
+        let change = move |policy: &mut testkit::issuer::Policy| {
+            policy.registration.documents = takes;
+        };
+        house.issuer.change(change);
+    };
+    takes_documents(true);
+    let offer = house.offer(&json!({})).await;
+    assert_eq!(client_of(&offer), hosted);
+    assert_eq!(house.registrations(), Vec::<Value>::new());
+    // What has to stand there is what we would show if it were ours.
+    let page = format!("http://{}/oauth/client.json", house.daemon.address());
+    let page = Browser::new().open(&page).await.unwrap();
+    let document: Value = serde_json::from_str(&page.body).unwrap();
+    let link: url::Url = offer["url"].as_str().unwrap().parse().unwrap();
+    let mut pairs = link.query_pairs();
+    let (_, callback) = pairs.find(|(name, _)| name == "redirect_uri").unwrap();
+    assert_eq!(document["client_id"], hosted);
+    assert_eq!(document["redirect_uris"], json!([callback]));
+    assert_eq!(document["application_type"], "native");
+    // An issuer that takes none gets a registration.
+    takes_documents(false);
+    let offer = house.offer(&json!({"restart": true})).await;
+    assert_ne!(client_of(&offer), hosted);
+    assert_eq!(house.registrations().len(), 1);
+}
