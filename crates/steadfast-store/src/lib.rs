@@ -1,7 +1,7 @@
 //! What Steadfast keeps on disk: agents and servers, what was learned about addresses, legacy sessions
-//! in both directions, the history of connections, and their grants with all that keeps them alive.
+//! in both directions, the history of connections, their grants with all that keeps them alive, and the ledger of operations.
 //!
-//! A [`Store`] is all of it. Its parts, [`Records`], [`Grants`], [`Leases`], [`Clients`], [`SignIns`], [`Notices`],
+//! A [`Store`] is all of it. Its parts, [`Records`], [`Grants`], [`Leases`], [`Clients`], [`SignIns`], [`Notices`], [`Operations`],
 //! [`VaultEntries`], [`Documents`] and [`Resealing`], say what a backend can do and what it promises; every backend
 //! passes the same suite (`suite`). A write that has returned `Ok` survives a kill of the process and a loss
 //! of power.
@@ -22,6 +22,7 @@ pub mod leases;
 pub mod memory;
 pub mod model;
 pub mod notices;
+pub mod operations;
 mod place;
 mod private_file;
 mod random;
@@ -49,6 +50,9 @@ pub use model::{
     Source, Transition,
 };
 pub use notices::{Moment, NoticeRecord, Notices, Opening, Telling};
+pub use operations::{
+    Digest, HeldCount, OperationFilter, OperationRecord, Operations, make_operation_id,
+};
 pub use records::{Records, SharedRecords};
 pub use resealing::{Resealed, Resealing};
 /// The type of secrets, which do not print.
@@ -57,5 +61,5 @@ pub use sign_ins::{SignInRecord, SignIns, Started};
 pub use sqlite::{SqliteOptions, SqliteRecords};
 pub use store::{SharedStore, Store};
 pub use swap::{Swap, Version};
-pub use vault::{GrantSecrets, KeySource, SignInSecrets, Vault};
+pub use vault::{GrantSecrets, KeySource, OperationSecrets, SignInSecrets, Vault};
 pub use vault_entries::{VaultEntries, VaultEntry};

@@ -5,6 +5,7 @@ mod documents;
 mod grants;
 mod leases;
 mod notices;
+mod operations;
 mod resealing;
 mod sign_ins;
 mod vault_entries;
@@ -55,6 +56,8 @@ struct State {
     notices: BTreeMap<Connection, NoticeRecord>,
     vault_entries: BTreeMap<String, VaultEntry>,
     documents: BTreeMap<String, DocumentRecord>,
+    /// In the order in which they were recorded.
+    operations: Vec<operations::Entry>,
 }
 
 impl State {

@@ -7,6 +7,7 @@ use crate::documents::Documents;
 use crate::grants::Grants;
 use crate::leases::Leases;
 use crate::notices::Notices;
+use crate::operations::Operations;
 use crate::records::Records;
 use crate::resealing::Resealing;
 use crate::sign_ins::SignIns;
@@ -15,7 +16,16 @@ use crate::vault_entries::VaultEntries;
 /// A backend with all that it keeps. Whoever needs less asks for less: an `Arc<dyn Store>` is an
 /// `Arc<dyn Records>` and any other of its parts, too.
 pub trait Store:
-    Records + Grants + Leases + Clients + SignIns + Notices + VaultEntries + Documents + Resealing
+    Records
+    + Grants
+    + Leases
+    + Clients
+    + SignIns
+    + Notices
+    + Operations
+    + VaultEntries
+    + Documents
+    + Resealing
 {
 }
 
@@ -26,6 +36,7 @@ impl<T> Store for T where
         + Clients
         + SignIns
         + Notices
+        + Operations
         + VaultEntries
         + Documents
         + Resealing

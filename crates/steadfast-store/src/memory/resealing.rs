@@ -1,12 +1,14 @@
 use async_trait::async_trait;
+use steadfast_core::OperationId;
 
 use super::{MemoryRecords, State};
 use crate::error::Error;
+use crate::operations::OperationRecord;
 use crate::resealing::{Resealed, Resealing};
 use crate::vault::{KeyId, Sealed, Slot, SlotKind};
 
 impl State {
-    /// What is sealed, in the order of the keys.
+    /// What is sealed.
     fn sealed(&self, kind: SlotKind) -> Vec<(Slot, Sealed)> {
         match kind {
             SlotKind::Grants => self
@@ -32,7 +34,29 @@ impl State {
                     (Slot::Entry { name }, entry.sealed.clone())
                 })
                 .collect(),
+            SlotKind::Operations => self
+                .operations
+                .iter()
+                .map(|entry| {
+                    let id = entry.record.id.clone();
+                    (Slot::Operation { id }, entry.record.sealed.clone())
+                })
+                .collect(),
+            SlotKind::OperationResults => self
+                .operations
+                .iter()
+                .filter_map(|entry| {
+                    let id = entry.record.id.clone();
+                    Some((Slot::OperationResult { id }, entry.record.result.clone()?))
+                })
+                .collect(),
         }
+    }
+
+    fn operation(&mut self, id: &OperationId) -> Option<&mut OperationRecord> {
+        let mut entries = self.operations.iter_mut();
+        let entry = entries.find(|entry| entry.record.id == *id)?;
+        Some(&mut entry.record)
     }
 
     /// The sealed value of a place, if the place is still there.
@@ -54,6 +78,8 @@ impl State {
                 Some(&mut self.sign_ins.get_mut(&connection)?.sealed)
             }
             Slot::Entry { name } => Some(&mut self.vault_entries.get_mut(name)?.sealed),
+            Slot::Operation { id } => self.operation(id).map(|record| &mut record.sealed),
+            Slot::OperationResult { id } => self.operation(id)?.result.as_mut(),
             Slot::Check => None,
         }
     }
@@ -70,7 +96,9 @@ impl Resealing for MemoryRecords {
     ) -> Result<Vec<(Slot, Sealed)>, Error> {
         let head = Sealed::head(key);
         self.with(|state| {
-            let all = state.sealed(kind).into_iter();
+            let mut all = state.sealed(kind);
+            all.sort_by(|(one, _), (other, _)| one.key().cmp(&other.key()));
+            let all = all.into_iter();
             let rest = all.filter(|(slot, _)| after.is_none_or(|after| slot.key() > after.key()));
             rest.filter(|(_, sealed)| !sealed.as_bytes().starts_with(&head))
                 .take(limit)

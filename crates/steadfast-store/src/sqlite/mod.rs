@@ -8,6 +8,7 @@ mod grants;
 mod leases;
 mod notices;
 mod open;
+mod operations;
 mod records;
 mod resealing;
 mod rows;

@@ -1,5 +1,6 @@
 use async_trait::async_trait;
 use sqlx::query;
+use steadfast_core::OperationId;
 use steadfast_core::identity::GrantGeneration;
 
 use super::SqliteRecords;
@@ -13,6 +14,7 @@ struct Grant(Slot, Sealed);
 struct Client(Slot, Sealed);
 struct SignIn(Slot, Sealed);
 struct Entry(Slot, Sealed);
+struct Operation(OperationId, Sealed);
 
 impl Stored for Grant {
     const TABLE: &'static str = "grants";
@@ -63,6 +65,15 @@ impl Stored for Entry {
     }
 }
 
+impl Stored for Operation {
+    const TABLE: &'static str = "operations";
+
+    fn read(row: &Reader<'_>) -> Result<Self, Error> {
+        let id = row.get::<&str>("id").map(OperationId::from)?;
+        Ok(Self(id, row.sealed()?))
+    }
+}
+
 /// ?1 is the head under the new key, ?2 and ?3 the key of the row to go on after, ?4 how many.
 macro_rules! others {
     ($table:literal, $key:literal, $more:literal) => {
@@ -95,6 +106,12 @@ fn replace(value: &Resealed) -> Option<Statement> {
         }
         Slot::Entry { .. } => {
             "UPDATE vault_entries SET sealed = ?4 WHERE name = ?1 AND '' = ?2 AND sealed = ?3"
+        }
+        Slot::Operation { .. } => {
+            "UPDATE operations SET sealed = ?4 WHERE id = ?1 AND '' = ?2 AND sealed = ?3"
+        }
+        Slot::OperationResult { .. } => {
+            "UPDATE operations SET result = ?4 WHERE id = ?1 AND '' = ?2 AND result = ?3"
         }
         Slot::Check => return None,
     };
@@ -149,6 +166,22 @@ impl Resealing for SqliteRecords {
                 .await?
                 .into_iter()
                 .map(|Entry(slot, sealed)| (slot, sealed))
+                .collect(),
+            SlotKind::Operations => self
+                .all(bound(others!("operations", "id, ''", "")))
+                .await?
+                .into_iter()
+                .map(|Operation(id, sealed)| (Slot::Operation { id }, sealed))
+                .collect(),
+            SlotKind::OperationResults => self
+                .all(bound(others!(
+                    "(SELECT id, result AS sealed FROM operations)",
+                    "id, ''",
+                    ""
+                )))
+                .await?
+                .into_iter()
+                .map(|Operation(id, sealed)| (Slot::OperationResult { id }, sealed))
                 .collect(),
         })
     }

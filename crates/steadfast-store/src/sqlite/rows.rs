@@ -73,7 +73,7 @@ impl<'r> Reader<'r> {
             .map_err(|_| self.unreadable(Problem::Damaged, column))
     }
 
-    fn present_hash(&self, column: &'static str) -> Result<[u8; 32], Error> {
+    pub(super) fn present_hash(&self, column: &'static str) -> Result<[u8; 32], Error> {
         self.hash(column)?
             .ok_or_else(|| self.unreadable(Problem::Damaged, column))
     }

@@ -14,6 +14,7 @@ use crate::private_file;
 use crate::records::Records as _;
 
 mod due;
+mod ledger;
 
 mod suite {
     use super::*;
@@ -309,7 +310,7 @@ async fn a_check_that_takes_too_long_is_cut_short() {
     records.close().await;
     let mut bytes = fs::read(&path).unwrap();
     // SQLite checks the last leaf of a tree first, so that this one comes late.
-    bytes[40 * 4_096..41 * 4_096].fill(0xa5);
+    bytes[80 * 4_096..81 * 4_096].fill(0xa5);
     fs::write(&path, bytes).unwrap();
     assert_refused(&path, Problem::Damaged).await;
     // What lies behind the cut is not found, which shows that there was one.

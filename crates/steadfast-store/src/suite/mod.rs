@@ -15,6 +15,7 @@ mod filling;
 mod grants;
 mod leases;
 mod notices;
+mod operations;
 mod parked;
 mod records;
 pub(crate) mod samples;
@@ -27,6 +28,7 @@ pub use filling::fill_grants;
 pub use grants::*;
 pub use leases::*;
 pub use notices::*;
+pub use operations::*;
 pub use parked::*;
 pub use records::*;
 pub use sign_ins::*;
@@ -86,6 +88,16 @@ macro_rules! instantiate {
             each_message_about_a_notice_is_claimed_once
             notices_are_newest_first
             notices_go_with_their_agent_and_their_server
+            operations_come_back_as_they_were_put
+            what_was_meant_never_changes
+            facts_are_appended_by_whoever_read_the_latest_version
+            one_key_is_one_operation_unless_it_had_no_effect
+            similar_operations_are_open_and_identical_or_of_the_same_key
+            operations_are_listed_newest_first_and_in_parts
+            due_operations_are_those_whose_time_has_come
+            operations_are_found_by_the_daemon_that_drives_them
+            held_operations_are_counted
+            an_operation_outlives_its_agent_and_its_server
             vault_entries_come_back_as_they_were_put
             a_change_of_the_key_reseals_everything
             a_change_of_the_key_names_what_does_not_open

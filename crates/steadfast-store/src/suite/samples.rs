@@ -8,7 +8,10 @@ use sha2::{Digest as _, Sha256};
 use steadfast_core::grant::{State, Strikes, Tokens};
 use steadfast_core::identity::GrantGeneration;
 use steadfast_core::oauth::client::Auth;
-use steadfast_core::{EventCursor, Revision, ServerName, SessionId, Wall};
+use steadfast_core::operation::{
+    Contract, KeyContract, LookupContract, State as OperationState, Trail,
+};
+use steadfast_core::{EventCursor, Millis, Revision, ServerName, SessionId, Wall};
 
 use crate::clients::ClientRecord;
 use crate::grants::{ClientOrigin, GrantClient, GrantRecord};
@@ -17,9 +20,10 @@ use crate::model::{
     AgentRecord, AgentSessionRecord, ParkedCallRecord, ParkedQuestion, ServerRecord, SessionRecord,
     Source, Transition,
 };
+use crate::operations::OperationRecord;
 use crate::sign_ins::SignInRecord;
 use crate::swap::Version;
-use crate::vault::{GrantSecrets, Sealed, SignInSecrets};
+use crate::vault::{GrantSecrets, OperationSecrets, Sealed, SignInSecrets};
 
 pub(super) fn agent(name: &str) -> AgentRecord {
     AgentRecord {
@@ -181,6 +185,58 @@ pub(crate) fn sign_in(agent: &str, number: u8) -> SignInRecord {
     }
 }
 
+/// An operation that has left, with both contracts.
+pub(crate) fn operation(number: u8) -> OperationRecord {
+    OperationRecord {
+        id: format!("op_{number:03}").as_str().into(),
+        version: Version::NONE,
+        agent: "a".into(),
+        server: "crm".into(),
+        tool: "book".to_owned(),
+        digest: [number; 32],
+        call_digest: [1; 32],
+        key_hash: None,
+        leg_hash: None,
+        contract: Contract {
+            duplicate_key: Some(KeyContract {
+                present: true,
+                retention: Millis::secs(60),
+                atomic: true,
+                payload_bound: true,
+                account_scoped: true,
+                propagated: false,
+            }),
+            lookup: Some(LookupContract {
+                tool: "find".to_owned(),
+                arguments: [("reference".to_owned(), json!("$.arguments.reference"))].into(),
+                accepted: "$.found".to_owned(),
+                must_equal: [("$.room".to_owned(), "$.arguments.room".to_owned())].into(),
+                absent_is_definitive: true,
+                settle_after: Millis::secs(30),
+            }),
+        },
+        state: OperationState::Sent {
+            trail: Trail {
+                attempts: 1,
+                first_sent: Some(Wall(5)),
+                last_sent: Some(Wall(6)),
+                bytes_sent: 412,
+                unknown: 0,
+                agent_left: true,
+                asked: false,
+                task: Some("task-1".to_owned()),
+            },
+        },
+        undelivered: false,
+        driver: Some("daemon-1".to_owned()),
+        wake_at: None,
+        intended_at: Wall(4),
+        changed_at: Wall(6),
+        sealed: Sealed::from(format!("operation {number}").into_bytes()),
+        result: None,
+    }
+}
+
 /// A secret that nothing may print, without a part that something else may print.
 pub(crate) fn secret(name: &str) -> SecretString {
     STANDARD.encode(Sha256::digest(name)).into()
@@ -199,5 +255,13 @@ pub(crate) fn sign_in_secrets() -> SignInSecrets {
         verifier: secret("verifier"),
         link: secret("link"),
         client_secret: Some(secret("client")),
+    }
+}
+
+pub(crate) fn operation_secrets() -> OperationSecrets {
+    OperationSecrets {
+        params: secret("params"),
+        operation_key: Some(secret("intention")),
+        provider_key: None,
     }
 }

@@ -4,7 +4,9 @@ use secrecy::ExposeSecret as _;
 use steadfast_core::Wall;
 
 use super::filling::fill_grants;
-use super::samples::{client, grant, secret, secrets, sign_in, sign_in_secrets};
+use super::samples::{
+    client, grant, operation, operation_secrets, secret, secrets, sign_in, sign_in_secrets,
+};
 use crate::error::Problem;
 use crate::resealing::Resealed;
 use crate::store::SharedStore;
@@ -35,6 +37,7 @@ pub async fn vault_entries_come_back_as_they_were_put(store: SharedStore) {
 }
 
 const GRANTS: usize = 600;
+const RESULT: &[u8] = br#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
 
 /// One of each kind that is sealed, and of grants more than one step's worth.
 async fn fill(store: &SharedStore, vault: &Vault) {
@@ -55,6 +58,12 @@ async fn fill(store: &SharedStore, vault: &Vault) {
         .unwrap();
     let started = store.start_sign_in(&attempt, Wall(0), false).await;
     started.unwrap();
+    let mut recorded = operation(1);
+    recorded.sealed = vault
+        .seal_operation(&recorded.id, &operation_secrets())
+        .unwrap();
+    recorded.result = Some(vault.seal_result(&recorded.id, RESULT).unwrap());
+    store.intend(&recorded, &[]).await.unwrap();
     let mut named = entry("KEY", "");
     named.sealed = vault.seal_entry("KEY", &secret("named")).unwrap();
     store.put_vault_entry(&named).await.unwrap();
@@ -77,6 +86,12 @@ async fn assert_readable(store: &SharedStore, vault: &Vault) {
     let read = vault.open_sign_in(&attempt.unwrap()).unwrap();
     let verifier = sign_in_secrets().verifier;
     assert_eq!(read.verifier.expose_secret(), verifier.expose_secret());
+    let recorded = store.operation(&operation(1).id).await.unwrap().unwrap();
+    let read = vault.open_operation(&recorded).unwrap();
+    let params = operation_secrets().params;
+    assert_eq!(read.params.expose_secret(), params.expose_secret());
+    let result = vault.open_result(&recorded).unwrap().unwrap();
+    assert_eq!(*result, RESULT);
     let named = store.vault_entry("KEY").await.unwrap().unwrap();
     let read = vault.open_entry(&named).unwrap();
     assert_eq!(read.expose_secret(), secret("named").expose_secret());
@@ -91,7 +106,7 @@ pub async fn a_change_of_the_key_reseals_everything(store: SharedStore) {
     let ring = KeyRing::of(old).with_new(new.clone());
     let during = Vault::new(ring, KeySource::Nowhere);
     let rotation = during.reseal(&*store).await.unwrap();
-    assert_eq!(rotation.resealed, GRANTS as u64 + 3);
+    assert_eq!(rotation.resealed, GRANTS as u64 + 5);
     assert!(rotation.failed.is_empty(), "{:?}", rotation.failed);
     let after = Vault::new(KeyRing::of(new), KeySource::Nowhere);
     assert_readable(&store, &after).await;
@@ -115,7 +130,7 @@ pub async fn a_change_of_the_key_names_what_does_not_open(store: SharedStore) {
     let ring = KeyRing::of(old).with_new(Key::draw().unwrap());
     let during = Vault::new(ring, KeySource::Nowhere);
     let rotation = during.reseal(&*store).await.unwrap();
-    assert_eq!(rotation.resealed, GRANTS as u64 + 3);
+    assert_eq!(rotation.resealed, GRANTS as u64 + 5);
     assert_eq!(rotation.failed.len(), 1);
     let error = rotation.failed[0].to_string();
     assert!(error.contains("the secret BROKEN"), "{error}");

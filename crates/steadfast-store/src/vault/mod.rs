@@ -22,11 +22,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use parking_lot::RwLock;
 use secrecy::{ExposeSecret as _, SecretString};
+use steadfast_core::OperationId;
 use zeroize::Zeroizing;
 
 use crate::clients::ClientRecord;
 use crate::error::{Error, Problem};
 use crate::grants::GrantRecord;
+use crate::operations::OperationRecord;
 use crate::sign_ins::SignInRecord;
 use crate::store::Store;
 use crate::vault_entries::VaultEntry;
@@ -34,7 +36,7 @@ use crate::vault_entries::VaultEntry;
 pub use key::{Key, KeyId, KeyRing};
 pub use rotation::Rotation;
 pub use sealed::{Sealed, Slot, SlotKind};
-pub use secrets::{GrantSecrets, SignInSecrets};
+pub use secrets::{GrantSecrets, OperationSecrets, SignInSecrets};
 pub use source::KeySource;
 
 /// The setting that tells whether the keys are those of this store.
@@ -247,6 +249,53 @@ impl Vault {
     pub fn open_entry(&self, entry: &VaultEntry) -> Result<SecretString, Error> {
         let name = entry.name.clone();
         self.unseal_text(&Slot::Entry { name }, &entry.sealed)
+    }
+
+    /// Seals what a consequential call says.
+    ///
+    /// # Errors
+    /// As [`seal`](Self::seal).
+    pub fn seal_operation(
+        &self,
+        id: &OperationId,
+        secrets: &OperationSecrets,
+    ) -> Result<Sealed, Error> {
+        let id = id.clone();
+        self.seal(&Slot::Operation { id }, &secrets.write())
+    }
+
+    /// What a consequential call says.
+    ///
+    /// # Errors
+    /// As [`unseal`](Self::unseal).
+    pub fn open_operation(&self, operation: &OperationRecord) -> Result<OperationSecrets, Error> {
+        let id = operation.id.clone();
+        let slot = Slot::Operation { id };
+        let plain = self.unseal(&slot, &operation.sealed)?;
+        OperationSecrets::read(&plain).ok_or_else(|| sealed::tampered(&slot))
+    }
+
+    /// Seals the answer to a consequential call: one JSON-RPC response.
+    ///
+    /// # Errors
+    /// As [`seal`](Self::seal).
+    pub fn seal_result(&self, id: &OperationId, response: &[u8]) -> Result<Sealed, Error> {
+        let id = id.clone();
+        self.seal(&Slot::OperationResult { id }, response)
+    }
+
+    /// The answer to a consequential call, where it is kept.
+    ///
+    /// # Errors
+    /// As [`unseal`](Self::unseal).
+    pub fn open_result(
+        &self,
+        operation: &OperationRecord,
+    ) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
+        let id = operation.id.clone();
+        let slot = Slot::OperationResult { id };
+        let sealed = operation.result.as_ref();
+        sealed.map(|sealed| self.unseal(&slot, sealed)).transpose()
     }
 
     fn unseal_text(&self, slot: &Slot, sealed: &Sealed) -> Result<SecretString, Error> {

@@ -5,7 +5,7 @@ use std::fmt;
 use chacha20poly1305::aead::{Aead as _, KeyInit as _, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use steadfast_core::identity::GrantGeneration;
-use steadfast_core::{AgentName, ServerName};
+use steadfast_core::{AgentName, OperationId, ServerName};
 use zeroize::Zeroizing;
 
 use super::key::{Key, KeyId};
@@ -90,6 +90,16 @@ pub enum Slot {
         /// The name.
         name: String,
     },
+    /// What a consequential call says.
+    Operation {
+        /// Which.
+        id: OperationId,
+    },
+    /// The answer to a consequential call.
+    OperationResult {
+        /// Of which.
+        id: OperationId,
+    },
     /// A known text, which tells whether the key is the right one.
     Check,
 }
@@ -105,11 +115,22 @@ pub enum SlotKind {
     SignIns,
     /// [`Slot::Entry`].
     Entries,
+    /// [`Slot::Operation`].
+    Operations,
+    /// [`Slot::OperationResult`].
+    OperationResults,
 }
 
 impl SlotKind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Grants, Self::Clients, Self::SignIns, Self::Entries];
+    pub const ALL: [Self; 6] = [
+        Self::Grants,
+        Self::Clients,
+        Self::SignIns,
+        Self::Entries,
+        Self::Operations,
+        Self::OperationResults,
+    ];
 }
 
 impl Slot {
@@ -153,6 +174,7 @@ impl Slot {
                 redirect_uri,
             } => (issuer, redirect_uri),
             Self::Entry { name } => (name, ""),
+            Self::Operation { id } | Self::OperationResult { id } => (id.as_str(), ""),
             Self::Check => ("", ""),
         }
     }
@@ -200,6 +222,8 @@ impl Slot {
             ),
             Self::Entry { name } => kind(4, &[name.as_bytes()]),
             Self::Check => kind(5, &[]),
+            Self::Operation { id } => kind(6, &[id.as_str().as_bytes()]),
+            Self::OperationResult { id } => kind(7, &[id.as_str().as_bytes()]),
         }
         data
     }
@@ -220,6 +244,8 @@ impl fmt::Display for Slot {
                 write!(f, "the sign-in of agent {agent} at server {server}")
             }
             Self::Entry { name } => write!(f, "the secret {name}"),
+            Self::Operation { id } => write!(f, "the operation {id}"),
+            Self::OperationResult { id } => write!(f, "the result of operation {id}"),
             Self::Check => f.write_str("its check value"),
         }
     }

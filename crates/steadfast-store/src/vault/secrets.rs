@@ -63,6 +63,36 @@ impl SignInSecrets {
     }
 }
 
+/// What a consequential call says: as private as what it does.
+#[derive(Clone, Debug)]
+pub struct OperationSecrets {
+    /// Its params, as the agent sent them: JSON text.
+    pub params: SecretString,
+    /// The agent's own key for its intention.
+    pub operation_key: Option<SecretString>,
+    /// The key with which the provider prevents duplicates: JSON text.
+    pub provider_key: Option<SecretString>,
+}
+
+impl OperationSecrets {
+    pub(super) fn write(&self) -> Zeroizing<Vec<u8>> {
+        write([
+            Some(&self.params),
+            self.operation_key.as_ref(),
+            self.provider_key.as_ref(),
+        ])
+    }
+
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        let [params, operation_key, provider_key] = read(bytes)?;
+        Some(Self {
+            params: params?,
+            operation_key,
+            provider_key,
+        })
+    }
+}
+
 /// The first byte: which form the rest has. Each text has its length before it in eight bytes, and one that is not
 /// there has the largest length. Not JSON: its buffers grow, and leave copies of secrets behind.
 const FORM: u8 = 1;

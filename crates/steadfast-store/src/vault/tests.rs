@@ -36,6 +36,9 @@ fn slots() -> Vec<Slot> {
         Slot::of_sign_in(&sign_in("a", 2)),
         name("a"),
         name("acrm"),
+        Slot::Operation { id: "a".into() },
+        Slot::Operation { id: "b".into() },
+        Slot::OperationResult { id: "a".into() },
         Slot::Check,
     ]
 }
