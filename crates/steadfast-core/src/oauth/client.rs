@@ -1,6 +1,6 @@
 //! Which client to be toward an authorization server, and how to prove it.
 
-use url::Url;
+use url::{Host, Url};
 
 use crate::now::{Millis, Wall};
 
@@ -70,6 +70,19 @@ pub fn application_type(redirect_uri: &Url) -> &'static str {
         "web"
     } else {
         "native"
+    }
+}
+
+/// Whether a browser may come back there: by https, or to its own machine (2026-07-28
+/// authorization/security-considerations, "Communication Security").
+#[must_use]
+pub fn may_come_back_to(redirect_uri: &Url) -> bool {
+    match redirect_uri.host() {
+        _ if redirect_uri.scheme() == "https" => true,
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
     }
 }
 
@@ -151,6 +164,22 @@ mod tests {
         );
         assert_eq!(other(Auth::ClientSecretPost, Some(&post)), None);
         assert_eq!(other(Auth::None, None), None);
+    }
+
+    #[test]
+    fn browsers_come_back_by_https_or_to_their_own_machine() {
+        for (address, expected) in [
+            ("https://gateway.test/oauth/callback", true),
+            ("http://localhost:7420/oauth/callback", true),
+            ("http://127.0.0.1:7420/oauth/callback", true),
+            ("http://[::1]:7420/oauth/callback", true),
+            ("http://gateway.test/oauth/callback", false),
+            ("http://10.0.0.1/oauth/callback", false),
+            ("http://localhost.test/oauth/callback", false),
+        ] {
+            let address = address.parse().unwrap();
+            assert_eq!(may_come_back_to(&address), expected, "{address}");
+        }
     }
 
     #[test]

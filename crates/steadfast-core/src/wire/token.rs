@@ -20,6 +20,20 @@ pub struct Issued {
     pub token_type: Option<String>,
 }
 
+/// Types of tokens that are good for nothing without something else: bound to a key (RFC 9449 section 5, and the drafts
+/// before it), or no access token at all (RFC 8693 section 2.2.1).
+const NOT_BEARER: [&str; 4] = ["DPoP", "PoP", "mac", "N_A"];
+
+impl Issued {
+    /// Whether the token can be sent as it is. A type that is not understood must not be used (RFC 6749 section 7.1); the
+    /// names that providers make up for bearer tokens (`user`, `bot`) say nothing.
+    #[must_use]
+    pub fn is_bearer(&self) -> bool {
+        let named = self.token_type.as_deref().unwrap_or_default();
+        !NOT_BEARER.iter().any(|it| named.eq_ignore_ascii_case(it))
+    }
+}
+
 impl fmt::Debug for Issued {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Issued")
@@ -241,5 +255,22 @@ mod tests {
             assert_eq!(read(body.as_bytes()), Said::Nothing, "{body}");
         }
         assert_eq!(read(&[0xff, 0xfe]), Said::Nothing);
+    }
+
+    #[test]
+    fn a_token_that_is_bound_to_a_key_is_no_bearer_token() {
+        for (token_type, expected) in [
+            ("Bearer", true),
+            ("bearer", true),
+            ("user", true),
+            ("dpop", false),
+            ("N_A", false),
+        ] {
+            let body = format!(r#"{{"access_token":"AT","token_type":"{token_type}"}}"#);
+            let Said::Issued(issued) = read(body.as_bytes()) else {
+                panic!("{body}");
+            };
+            assert_eq!(issued.is_bearer(), expected, "{token_type}");
+        }
     }
 }

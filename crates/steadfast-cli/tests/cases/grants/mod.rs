@@ -6,6 +6,7 @@ mod crashes;
 mod discovery;
 mod keeping;
 mod notices;
+mod refused;
 mod renewals;
 mod sharing;
 mod sign_in;

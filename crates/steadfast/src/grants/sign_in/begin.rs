@@ -5,6 +5,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
+use steadfast_core::oauth::client::may_come_back_to;
 use steadfast_core::oauth::discovery::{Identity, canonical, identity};
 use steadfast_core::oauth::scopes::{self, OFFLINE_ACCESS};
 use steadfast_core::wire::challenge;
@@ -76,6 +77,13 @@ impl Grants {
         server: &config::Server,
         doors: &Doors,
     ) -> Result<(SignInRecord, Wall), NotOffered> {
+        if !may_come_back_to(&doors.callback) {
+            let message = format!(
+                "a browser would come back by plain http to {}: `gateway.public_url` must be https, or on loopback",
+                doors.callback.authority()
+            );
+            return Err(Fault::new(Kind::Misconfigured, message).into());
+        }
         let fetcher = self.fetcher(server);
         let grant = self.store.grant(&owner.0, &owner.1).await?;
         if let Some(grant) = &grant {

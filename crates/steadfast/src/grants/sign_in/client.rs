@@ -165,7 +165,9 @@ impl Grants {
         };
         let (code, verifier) = (random_text()?, random_text()?);
         let redeemed = (code.as_str(), verifier.as_str(), &*record.redirect_uri);
-        let answer = exchange_code(fetcher, wanted.token_endpoint, &client, redeemed, None).await;
+        let resource = Some(wanted.found.resource.as_str());
+        let answer =
+            exchange_code(fetcher, wanted.token_endpoint, &client, redeemed, resource).await;
         Ok(matches!(answer, Err(Failure::Client(_))))
     }
 

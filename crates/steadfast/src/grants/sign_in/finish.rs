@@ -9,7 +9,7 @@ use steadfast_core::oauth::client::Auth;
 use steadfast_core::oauth::discovery::{canonical, response_is_from};
 use steadfast_core::oauth::scopes::OFFLINE_ACCESS;
 use steadfast_core::quirks::sanitise;
-use steadfast_core::{AgentName, Fault, ServerName, Wall};
+use steadfast_core::{AgentName, Fault, Kind, ServerName, Wall};
 use steadfast_store::{
     Error, ExposeSecret as _, GrantRecord, GrantSecrets, SignInRecord, SignInSecrets, hash_state,
 };
@@ -166,6 +166,13 @@ impl Grants {
         granted: Granted,
     ) -> Result<SignedIn, NotSignedIn> {
         let Granted { issued, auth } = granted;
+        if !issued.is_bearer() {
+            let message = "the provider issued a token that is no bearer token: it wants a proof of possession";
+            return Err(NotSignedIn::Fault(Fault::new(
+                Kind::ProtocolMismatch,
+                message,
+            )));
+        }
         let issued_at = clock::wall();
         let assumed = self.settings.assumed_lifetime.0;
         let expires_at = schedule::expires_at(issued_at, issued.expires_in, assumed);
