@@ -32,20 +32,17 @@ impl Auth {
 }
 
 /// How a client with or without a secret proves itself, given `token_endpoint_auth_methods_supported`: where it is
-/// omitted the default is `client_secret_basic` (RFC 8414 section 2).
+/// omitted the default is `client_secret_basic` (RFC 8414 section 2). Of the two ways to send a secret, the one that the
+/// issuer names first: the endpoints of the Python `mcp` SDK name `client_secret_basic` last, and do not take it.
 #[must_use]
 pub fn auth(has_secret: bool, supported: Option<&[String]>) -> Auth {
     if !has_secret {
         return Auth::None;
     }
-    let offers = |method: Auth| {
-        supported.is_none_or(|supported| supported.iter().any(|it| it == method.as_str()))
-    };
-    if offers(Auth::ClientSecretBasic) || !offers(Auth::ClientSecretPost) {
-        Auth::ClientSecretBasic
-    } else {
-        Auth::ClientSecretPost
-    }
+    let ways = [Auth::ClientSecretBasic, Auth::ClientSecretPost];
+    let way = |name: &String| ways.into_iter().find(|way| way.as_str() == name);
+    let mut named = supported.unwrap_or_default().iter().filter_map(way);
+    named.next().unwrap_or(Auth::ClientSecretBasic)
 }
 
 /// The other way to send a secret, to be tried once where the provider did not accept the first and offers both
@@ -150,12 +147,14 @@ mod tests {
 
     #[test]
     fn a_secret_is_sent_as_the_issuer_takes_it() {
-        let both = methods(&["client_secret_post", "client_secret_basic"]);
+        let both = methods(&["none", "client_secret_basic", "client_secret_post"]);
+        let post_first = methods(&["client_secret_post", "client_secret_basic"]);
         let post = methods(&["client_secret_post"]);
         let unknown = methods(&["tls_client_auth"]);
         assert_eq!(auth(false, Some(&both)), Auth::None);
         assert_eq!(auth(true, None), Auth::ClientSecretBasic);
         assert_eq!(auth(true, Some(&both)), Auth::ClientSecretBasic);
+        assert_eq!(auth(true, Some(&post_first)), Auth::ClientSecretPost);
         assert_eq!(auth(true, Some(&post)), Auth::ClientSecretPost);
         assert_eq!(auth(true, Some(&unknown)), Auth::ClientSecretBasic);
         assert_eq!(
