@@ -332,7 +332,7 @@ impl Keeper {
         self.inner.changes.subscribe()
     }
 
-    /// Ends sessions politely and closes, within two seconds whatever the servers do.
+    /// Ends sessions politely, lets renewals of grants end, and closes, within two seconds whatever the servers do.
     pub async fn shutdown(&self) {
         self.inner.shared.stopping.store(true, Ordering::Relaxed);
         let _configuring = self.inner.configuring.lock().await;
@@ -347,7 +347,8 @@ impl Keeper {
             }
             self.inner.shared.farewells.all().await;
         };
-        let _ = tokio::time::timeout(Duration::from_secs(2), ended).await;
+        let all = async { tokio::join!(ended, self.inner.grants.finish()) };
+        let _ = tokio::time::timeout(Duration::from_secs(2), all).await;
         for kept in kept.into_values() {
             kept.driver.abort();
         }

@@ -61,6 +61,9 @@ const LOOKS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 /// How often a lease that somebody else holds is asked for.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
+/// More turns than are ever under way together.
+const ALL_TURNS: u32 = 1 << 16;
+
 /// All grants of this daemon.
 #[derive(Debug)]
 pub(crate) struct Grants {
@@ -85,6 +88,8 @@ pub(crate) struct Grants {
     turns: Mutex<BTreeMap<String, Arc<Semaphore>>>,
     /// Whose renewal stands in line or is under way here, and whether it was asked for again since it began.
     in_line: Mutex<BTreeMap<Owner, bool>>,
+    /// Each turn that is under way holds a permit.
+    under_way: Semaphore,
     /// The supervisor looks again.
     look: Notify,
     /// Every grant that changed, for connections and people.
@@ -138,9 +143,19 @@ impl Grants {
             slots: RwLock::default(),
             turns: Mutex::default(),
             in_line: Mutex::default(),
+            under_way: Semaphore::new(ALL_TURNS as usize),
             look: Notify::new(),
             changed: broadcast::Sender::new(1_024),
         })
+    }
+
+    /// Begins no further renewal, and waits for those under way: the answer that is cut off may be the one with the
+    /// only refresh token that is good (RT-01).
+    pub(crate) async fn finish(&self) {
+        // Fair: whoever asks for a permit from now on comes after this.
+        if let Ok(_all) = self.under_way.acquire_many(ALL_TURNS).await {
+            self.under_way.close();
+        }
     }
 
     /// Every grant that changes from now on.

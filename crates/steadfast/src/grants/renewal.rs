@@ -50,6 +50,9 @@ impl Grants {
             loop {
                 // First come, first served: tokio's semaphores are fair.
                 let turn = Arc::clone(&turns).acquire_owned().await;
+                let Ok(_under_way) = self.under_way.acquire().await else {
+                    return;
+                };
                 self.in_line.lock().insert(owner.clone(), false);
                 let outcome = self.take_turn(&owner).await;
                 drop(turn);

@@ -1,4 +1,5 @@
-//! kill -9 around each step of a renewal: what was spent is presented again only under the intent on record.
+//! A stop around each step of a renewal, polite or by kill -9: what was spent is presented again only under the intent on
+//! record.
 
 use std::time::Duration;
 
@@ -118,4 +119,23 @@ async fn killed_once_the_answer_is_stored_it_presents_what_the_answer_brought() 
     let presented = house.issuer.presented();
     let once: Vec<_> = (1..=presented.len()).map(|n| format!("RT{n}")).collect();
     assert_eq!(presented, once);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stopped_politely_it_waits_for_the_answer_that_brings_the_next_token() {
+    let mut house = House::signed_in(|daemon| daemon).await;
+    // The token is spent at once, and the answer comes when the daemon has been told to stop.
+    let delay = Duration::from_millis(500);
+    house.issuer.change(|policy| policy.answers.delay = delay);
+    house.renewals(house.seen() + 1).await;
+    house.daemon.terminate().await.unwrap();
+    let before = house.issuer.presented();
+    house.daemon.restart().await.unwrap();
+    house.renewals(before.len() + 1).await;
+    house.connected().await;
+    house.works().await;
+    let presented = house.issuer.presented();
+    let once: Vec<_> = (1..=presented.len()).map(|n| format!("RT{n}")).collect();
+    assert_eq!(presented, once);
+    assert_eq!(house.issuer.counts().reuses, 0);
 }
