@@ -1,7 +1,7 @@
 //! The real `steadfast serve` between clients and servers.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hyper::Method;
@@ -18,6 +18,10 @@ use crate::programs::Programs;
 /// The agent of requests without a credential: the suite sends none.
 pub(crate) const ANONYMOUS: &str = "dev";
 
+/// What is in the folder of a daemon.
+const CONFIGURATION: &str = "steadfast.toml";
+const DATA: &str = "data";
+
 /// How often the admin API is asked.
 const POLL: Duration = Duration::from_millis(50);
 
@@ -31,6 +35,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) prefix: bool,
     /// Tools that change nothing: where an agent of the later era goes away, such a call is cancelled.
     pub(crate) reads: &'a [&'a str],
+    /// Further tables of the configuration.
+    pub(crate) settings: &'a str,
 }
 
 #[derive(Debug)]
@@ -38,8 +44,9 @@ pub(crate) struct Gateway {
     /// `http://` and the address.
     pub(crate) base: String,
     admin: Admin,
-    _process: Process,
-    _data: TempDir,
+    process: Process,
+    /// Configuration and data.
+    folder: TempDir,
 }
 
 impl Gateway {
@@ -48,33 +55,41 @@ impl Gateway {
         logs: &Logs,
         setup: &Setup<'_>,
     ) -> Result<Self, Failure> {
-        let data = tempfile::tempdir()?;
-        let config = data.path().join("steadfast.toml");
-        std::fs::write(&config, configuration(setup)?)?;
-        let store: PathBuf = data.path().join("data");
-        let mut command = Command::new(programs.binary("steadfast"));
-        command
-            .arg("serve")
-            .arg("--config")
-            .arg(&config)
-            .arg("--data")
-            .arg(&store);
-        command.args(["--listen", "127.0.0.1:0"]);
-        let ready = "listening on ";
-        let (process, line) = Process::start(command, "steadfast", logs, ready).await?;
-        let base = line
-            .trim_start_matches(ready)
-            .trim()
-            .trim_end_matches('/')
-            .to_owned();
-        let token = std::fs::read_to_string(store.join("admin.token"))?;
+        let folder = tempfile::tempdir()?;
+        std::fs::write(folder.path().join(CONFIGURATION), configuration(setup)?)?;
+        let (process, base) = launch(programs, logs, folder.path(), "127.0.0.1:0").await?;
+        let token = std::fs::read_to_string(folder.path().join(DATA).join("admin.token"))?;
         let admin = Admin::new(&base, &token);
         Ok(Self {
             base,
             admin,
-            _process: process,
-            _data: data,
+            process,
+            folder,
         })
+    }
+
+    /// Ends it politely, and starts it again at the same address, with what it has on disk.
+    pub(crate) async fn restart(self, programs: &Programs, logs: &Logs) -> Result<Self, Failure> {
+        let Self {
+            base,
+            admin,
+            process,
+            folder,
+        } = self;
+        process.stop().await?;
+        let address = base.trim_start_matches("http://");
+        let (process, base) = launch(programs, logs, folder.path(), address).await?;
+        Ok(Self {
+            base,
+            admin,
+            process,
+            folder,
+        })
+    }
+
+    /// Where the daemon has its data, and commands find it.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.path().join(DATA)
     }
 
     /// The agents' address of one server.
@@ -107,12 +122,32 @@ impl Gateway {
             .await
     }
 
+    /// What became of a connection so far.
+    pub(crate) async fn history(&self, agent: &str, server: &str) -> Result<Vec<Value>, Failure> {
+        let path = format!("/connections/{agent}/{server}/history");
+        let mut answer = self.admin.request(Method::GET, &path).await?;
+        let transitions = answer.get_mut("transitions").map(Value::take);
+        Ok(serde_json::from_value(transitions.unwrap_or_default())?)
+    }
+
     /// Waits until a connection is, or is no longer, connected.
     pub(crate) async fn wait(
         &self,
         agent: &str,
         server: &str,
         connected: bool,
+        limit: Duration,
+    ) -> Result<(), Failure> {
+        let wanted = |state: &str| (state == "connected") == connected;
+        self.wait_state(agent, server, wanted, limit).await
+    }
+
+    /// Waits until a connection has a state that is wanted.
+    pub(crate) async fn wait_state(
+        &self,
+        agent: &str,
+        server: &str,
+        wanted: impl Fn(&str) -> bool,
         limit: Duration,
     ) -> Result<(), Failure> {
         let deadline = Instant::now() + limit;
@@ -124,7 +159,7 @@ impl Gateway {
                 .get("state")
                 .and_then(Value::as_str)
                 .unwrap_or_default();
-            if (state == "connected") == connected {
+            if wanted(state) {
                 return Ok(());
             }
             if Instant::now() > deadline {
@@ -132,6 +167,27 @@ impl Gateway {
             }
         }
     }
+}
+
+/// A daemon that listens, and its address.
+async fn launch(
+    programs: &Programs,
+    logs: &Logs,
+    folder: &Path,
+    listen: &str,
+) -> Result<(Process, String), Failure> {
+    let mut command = Command::new(programs.binary("steadfast"));
+    command
+        .arg("serve")
+        .arg("--config")
+        .arg(folder.join(CONFIGURATION))
+        .arg("--data")
+        .arg(folder.join(DATA));
+    command.args(["--listen", listen]);
+    let ready = "listening on ";
+    let (process, line) = Process::start(command, "steadfast", logs, ready).await?;
+    let base = line.trim_start_matches(ready).trim().trim_end_matches('/');
+    Ok((process, base.to_owned()))
 }
 
 fn configuration(setup: &Setup<'_>) -> Result<String, Failure> {
@@ -155,5 +211,6 @@ fn configuration(setup: &Setup<'_>) -> Result<String, Failure> {
             )?;
         }
     }
+    text.push_str(setup.settings);
     Ok(text)
 }

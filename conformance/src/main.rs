@@ -7,6 +7,7 @@
 //! - `clients`: the suite's client scenarios, with the keeper as the client, and with the whole product in those of
 //!   authorization.
 //! - `pairings`: real clients through the gateway to real servers that are killed in mid-session.
+//! - `grants`: real authorization servers, a real browser, and restarts of everything.
 //! - `across`: real clients through the gateway to servers of the other era, and to several servers at one address.
 //!
 //! What is known to fail is in `exceptions.toml`, strict both ways.
@@ -15,6 +16,7 @@ mod across;
 mod clients;
 mod exceptions;
 mod gateway;
+mod grants;
 mod http;
 mod outcome;
 mod pairings;
@@ -63,6 +65,8 @@ enum Leg {
     Pairings,
     /// Real clients on servers of the other era, and at the address of all servers.
     Across,
+    /// A sign-in in a real browser at real authorization servers, and what keeps it alive.
+    Grants,
     /// All of the above.
     All,
 }
@@ -107,7 +111,7 @@ async fn run(leg: Leg, logs: &Logs) -> Result<Report, Failure> {
         Leg::Merged => Some(&[Place::Merged]),
         Leg::Bridge => Some(&[Place::Bridge]),
         Leg::All => Some(&[Place::Gateway, Place::Merged, Place::Bridge]),
-        Leg::Clients | Leg::Pairings | Leg::Across => None,
+        Leg::Clients | Leg::Pairings | Leg::Across | Leg::Grants => None,
     };
     if let Some(places) = places {
         report.servers = suite::run(&programs, logs, places).await?;
@@ -120,6 +124,9 @@ async fn run(leg: Leg, logs: &Logs) -> Result<Report, Failure> {
     }
     if matches!(leg, Leg::Across | Leg::All) {
         report.across = across::run(&programs, logs).await?;
+    }
+    if matches!(leg, Leg::Grants | Leg::All) {
+        report.grants = grants::run(&programs, logs).await?;
     }
     report.judge(&exceptions);
     Ok(report)

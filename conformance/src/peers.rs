@@ -22,6 +22,13 @@ enum Program {
     Rmcp,
 }
 
+/// Our own in the legacy era: it starts at once.
+pub(crate) const RMCP_LEGACY: ClientKind = ClientKind {
+    agent: "rmcp-legacy",
+    program: Program::Rmcp,
+    era: "legacy",
+};
+
 pub(crate) const CLIENTS: [ClientKind; 7] = [
     ClientKind {
         agent: "typescript-v1",
@@ -48,11 +55,7 @@ pub(crate) const CLIENTS: [ClientKind; 7] = [
         program: Program::Python("python_client.py"),
         era: "modern",
     },
-    ClientKind {
-        agent: "rmcp-legacy",
-        program: Program::Rmcp,
-        era: "legacy",
-    },
+    RMCP_LEGACY,
     ClientKind {
         agent: "rmcp-modern",
         program: Program::Rmcp,

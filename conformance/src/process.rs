@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
@@ -16,6 +17,8 @@ use crate::Failure;
 
 /// How long a program may take to start; a cold Node on a busy machine needs some.
 const START: Duration = Duration::from_secs(30);
+/// How long one may take to end when it is asked to.
+const STOP: Duration = Duration::from_secs(20);
 
 /// The output of all children: gone after a run that passed.
 #[derive(Debug)]
@@ -90,6 +93,17 @@ impl Process {
             Ok(None) => Err(format!("{name} ended before it was ready: {last}").into()),
             Err(_) => Err(format!("{name} was not ready after {START:?}").into()),
         }
+    }
+
+    /// SIGTERM, and the end of the process: what is under way is finished.
+    pub(crate) async fn stop(mut self) -> Result<(), Failure> {
+        let pid = self.child.id().and_then(|id| i32::try_from(id).ok());
+        let pid = pid.and_then(Pid::from_raw).ok_or("it has ended already")?;
+        kill_process(pid, Signal::TERM)?;
+        tokio::time::timeout(STOP, self.child.wait())
+            .await
+            .map_err(|_| format!("it did not end within {STOP:?}"))??;
+        Ok(())
     }
 
     /// SIGKILL, and the end of the process.

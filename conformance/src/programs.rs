@@ -5,6 +5,9 @@ use std::process::Command;
 
 use crate::Failure;
 
+/// What the browser is called, by those who package it.
+const CHROMIUM: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+
 #[derive(Debug)]
 pub(crate) struct Programs {
     /// This package's folder, with `node_modules`, `.venv` and `peers`.
@@ -71,6 +74,18 @@ impl Programs {
 
     pub(crate) fn module(&self, path: impl AsRef<Path>) -> PathBuf {
         self.package.join("node_modules").join(path)
+    }
+
+    /// The browser. Chrome would do as well; one that a machine lacks is an error, and no reason to leave a test out.
+    pub(crate) fn chromium(&self) -> Result<PathBuf, Failure> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let places = std::env::split_paths(&path);
+        let found = places
+            .flat_map(|folder| CHROMIUM.map(|name| folder.join(name)))
+            .find(|file| file.is_file());
+        let missing =
+            "Chromium is missing: `cargo xtask test` installs Debian's package `chromium`";
+        Ok(found.ok_or(missing)?)
     }
 
     /// The suite's entry, to be run by [`Programs::node`].

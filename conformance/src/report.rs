@@ -82,12 +82,21 @@ pub(crate) struct AcrossRow {
     pub(crate) outcomes: Vec<(&'static str, Result<(), String>)>,
 }
 
+/// The life of a grant at a real authorization server.
+#[derive(Debug)]
+pub(crate) struct GrantRow {
+    pub(crate) issuer: &'static str,
+    /// What there was, or what went wrong.
+    pub(crate) outcome: Result<String, String>,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) servers: Vec<ServerRow>,
     pub(crate) clients: Vec<ClientRow>,
     pub(crate) pairings: Vec<PairingRow>,
     pub(crate) across: Vec<AcrossRow>,
+    pub(crate) grants: Vec<GrantRow>,
     /// Exceptions that do not hold.
     complaints: Vec<String>,
 }
@@ -158,6 +167,7 @@ impl Report {
             && !self.clients.iter().any(|row| unexpected(&row.verdict))
             && self.pairings.iter().all(|row| row.outcome.is_ok())
             && self.across.iter().all(AcrossRow::passed)
+            && self.grants.iter().all(|row| row.outcome.is_ok())
     }
 }
 
@@ -192,6 +202,9 @@ impl fmt::Display for Report {
         }
         if !self.across.is_empty() {
             self.write_across(to)?;
+        }
+        if !self.grants.is_empty() {
+            self.write_grants(to)?;
         }
         for complaint in &self.complaints {
             writeln!(to, "error: {complaint}")?;
@@ -342,6 +355,18 @@ impl Report {
         }
         let good = self.across.iter().filter(|row| row.passed()).count();
         writeln!(to, "clients across eras: {good}/{}\n", self.across.len())
+    }
+
+    fn write_grants(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for row in &self.grants {
+            let outcome = match &row.outcome {
+                Ok(there_was) => there_was.clone(),
+                Err(why) => format!("FAIL: {why}"),
+            };
+            writeln!(to, "{:<24} {outcome}", row.issuer)?;
+        }
+        let good = self.grants.iter().filter(|row| row.outcome.is_ok()).count();
+        writeln!(to, "authorization servers: {good}/{}\n", self.grants.len())
     }
 }
 

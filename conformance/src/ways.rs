@@ -99,6 +99,7 @@ async fn start(
         servers,
         prefix: false,
         reads: &[],
+        settings: "",
     };
     let gateway = Gateway::start(programs, logs, &setup).await?;
     for (server, _) in servers {

@@ -20,6 +20,8 @@ pub(crate) enum Need {
     Python,
     /// nginx, the hop that the bench compares with.
     Nginx,
+    /// The browser that signs in.
+    Chromium,
 }
 
 impl Need {
@@ -29,6 +31,7 @@ impl Need {
             Self::Npm => &["npm"],
             Self::Python => &["python3", "python3-venv"],
             Self::Nginx => &["nginx-light"],
+            Self::Chromium => &["chromium"],
         }
     }
 
@@ -40,6 +43,10 @@ impl Need {
                 output(&mut command("python3", &["-c", "import ensurepip, venv"])).is_some()
             }
             Self::Nginx => find("nginx").is_some(),
+            // As in `conformance/src/programs.rs`.
+            Self::Chromium => ["chromium", "chromium-browser", "google-chrome"]
+                .into_iter()
+                .any(|name| find(name).is_some()),
         }
     }
 }
@@ -98,7 +105,7 @@ pub(crate) struct Peers {
 
 /// Installs the JavaScript and Python peers as their lock files say.
 pub(crate) fn peers() -> Outcome<Peers> {
-    system_packages(&[Need::Npm, Need::Python])?;
+    system_packages(&[Need::Npm, Need::Python, Need::Chromium])?;
     let conformance = root().join("conformance");
     let node = javascript(&conformance)?;
     let python = python(&conformance)?;
