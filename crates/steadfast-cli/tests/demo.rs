@@ -13,8 +13,10 @@ use tokio::process::{Child, ChildStdout, Command};
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// What is said of the faults, each once.
-const TOLD: [&str; 13] = [
-    "1 of 13  The server is restarted",
+const TOLD: [&str; 16] = [
+    "1 of 16  A renewal brings no refresh token",
+    "The token endpoint has moved",
+    "The server is restarted",
     "The session expires, answered with 404",
     "The session expires, answered with 400 and a text",
     "The answer's stream breaks in the middle",
@@ -26,7 +28,8 @@ const TOLD: [&str; 13] = [
     "A sign-in page answers instead of the server",
     "The server is down",
     "An old agent on a new server",
-    "13 of 13  A new agent on an old server",
+    "A new agent on an old server",
+    "16 of 16  The consent is withdrawn",
 ];
 
 /// A demo that keeps its files where the test can see what is left of them.
@@ -71,6 +74,10 @@ async fn the_script_ends_with_0_and_says_what_it_proved() {
         rest = after;
     }
     for line in [
+        " while nobody called",
+        "✓ the refresh token was kept: ",
+        "/token answered 404 ",
+        "✓ a person was never asked to sign in",
         "✓ the server ran the tool once: 1 row in its ledger",
         "✓ the server was initialized once: the session there is a new one",
         "✓ the server was asked once for what follows Last-Event-ID ",
@@ -80,6 +87,8 @@ async fn the_script_ends_with_0_and_says_what_it_proved() {
         "the model reads  \"The server `booking` is not available: ",
         "✓ its result is marked: dev.steadfast/observation = {\"reissued\":1}",
         "✓ its 2 tools stayed listed: search, create_booking",
+        "the model reads  \"The server `mail` is not available: ",
+        "✓ a person signed in, and the notice cleared itself",
         " status --url http://127.0.0.1:",
         "claims were checked, and hold.",
     ] {
@@ -132,7 +141,7 @@ async fn without_exit_it_stays_up_and_what_it_prints_works() {
         .unwrap();
     let table = String::from_utf8(status.stdout).unwrap();
     assert!(status.status.success(), "{command}\n{table}");
-    for server in ["booking", "trains"] {
+    for server in ["booking", "trains", "mail"] {
         let row = table.lines().find(|line| line.contains(server)).unwrap();
         assert!(row.contains("connected"), "{table}");
     }

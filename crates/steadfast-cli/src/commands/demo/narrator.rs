@@ -35,7 +35,7 @@ impl Narrator {
                 .output
                 .json_line(&json!({ "url": url, "agent": AGENT, "key": key, "token": token }));
         }
-        self.heading("An agent, Steadfast, and two scripted MCP servers")?;
+        self.heading("An agent, Steadfast, and three scripted MCP servers")?;
         self.labelled(
             "booking",
             "a server of 2025-11-25, with sessions: search, create_booking",
@@ -43,6 +43,10 @@ impl Narrator {
         self.labelled(
             "trains",
             "a server of 2026-07-28, without sessions: departures, buy_ticket",
+        )?;
+        self.labelled(
+            "mail",
+            "a server of 2025-11-25 that wants a sign-in, which was made: unread, send",
         )?;
         self.labelled(
             "gateway",

@@ -1,15 +1,18 @@
-//! What the scenes play with: two scripted servers, one of each era, the daemon in front of them, and an
-//! agent of each era for each server. All of it is in this process and on loopback; the wire is real.
+//! What the scenes play with: scripted servers of each era, one of them behind a scripted authorization server, the
+//! daemon in front of them, and an agent of each era for each server. All of it is in this process and on loopback; the
+//! wire is real.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use steadfast::Report;
 use steadfast_core::code;
 use tempfile::TempDir;
-use testkit::{Action, Agent, Answer, Behaviour, Ledger, PATIENCE, Server, Tool};
+use testkit::issuer::policy::Tokens;
+use testkit::{Action, Agent, Answer, Behaviour, Browser, Issuer, Ledger, PATIENCE, Server, Tool};
 use url::Url;
 
 use super::scene::{Broken, Proof, counted, times};
@@ -30,6 +33,16 @@ pub(super) const BOUGHT: &str = "Seat 4A is yours";
 pub(super) const ROOMS: &str = "Rooms 11 and 12 are free";
 /// What a look at the board says.
 pub(super) const DEPARTURES: &str = "10:04 to the sea, on time";
+/// What a look into the mailbox says.
+pub(super) const UNREAD: &str = "2 unread: the team, the bank";
+/// What is said of a mail that was sent.
+pub(super) const SENT: &str = "Sent to the team";
+
+/// How long an access token lives. The answers that bring one say a second, for they say it in whole ones.
+const LIFETIME: Duration = Duration::from_millis(1_500);
+
+/// How often the notices are looked at, where one is to change.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The delays are scaled down: what takes minutes in the field takes a second here.
 const SETTINGS: &str = r#"
@@ -45,6 +58,10 @@ silence_timeout = "3s"
 stream_open_timeout = "1s"
 health_every = "1s"
 
+[renewal]
+retry_first = "200ms"
+retry_max = "1s"
+
 [agents.demo]
 servers = "*"
 
@@ -59,6 +76,12 @@ url = "TRAINS_URL"
 
 [servers.trains.tools.departures]
 effect = "read"
+
+[servers.mail]
+url = "MAIL_URL"
+
+[servers.mail.tools.unread]
+effect = "read"
 "#;
 
 /// Everything that the scenes play with.
@@ -70,6 +93,10 @@ pub(super) struct Stage {
     pub(super) booking: Provider,
     /// Speaks 2026-07-28: every request stands alone.
     pub(super) trains: Provider,
+    /// Speaks 2025-11-25, to whoever has a token of the issuer.
+    pub(super) mail: Provider,
+    /// The authorization server.
+    pub(super) issuer: Issuer,
     /// Goes last: what runs writes there.
     _folder: TempDir,
 }
@@ -87,7 +114,7 @@ pub(super) struct Provider {
 }
 
 impl Stage {
-    /// Starts everything, and waits until both servers are connected.
+    /// Starts everything, signs in, and waits until all servers are connected.
     pub(super) async fn start() -> Result<Self, Failure> {
         let folder = tempfile::Builder::new()
             .prefix("steadfast-demo-")
@@ -95,16 +122,24 @@ impl Stage {
             .map_err(no_folder)?;
         let booking = Behaviour::legacy("2025-11-25").with_tools(booking_tools());
         let trains = Behaviour::modern().with_tools(trains_tools());
+        let issuer = Issuer::builder().policy(|policy| policy.tokens = tokens());
+        let issuer = issuer.try_start().await;
+        let issuer = issuer.map_err(|error| cannot_start(&error))?;
+        let mail = Behaviour::legacy("2025-11-25").with_tools(mail_tools());
+        let mail = mail.protected_by(&issuer);
         let servers = (
             start_server(&booking, folder.path().join("booking.ledger")).await?,
             start_server(&trains, folder.path().join("trains.ledger")).await?,
+            start_server(&mail, folder.path().join("mail.ledger")).await?,
         );
 
         let file = folder.path().join("steadfast.toml");
-        let [booking_url, trains_url] = [&servers.0, &servers.1].map(Server::url);
+        let urls = [&servers.0, &servers.1, &servers.2].map(Server::url);
+        let [booking_url, trains_url, mail_url] = urls;
         let settings = SETTINGS
             .replace("BOOKING_URL", &booking_url)
-            .replace("TRAINS_URL", &trains_url);
+            .replace("TRAINS_URL", &trains_url)
+            .replace("MAIL_URL", &mail_url);
         std::fs::write(&file, settings).map_err(no_folder)?;
         let daemon = Daemon::start(Start {
             data: &DataDir::find(Some(folder.path()))?,
@@ -121,6 +156,8 @@ impl Stage {
             admin: admin()?,
             booking: Provider::new("booking", (servers.0, booking), address, &key),
             trains: Provider::new("trains", (servers.1, trains), address, &key),
+            mail: Provider::new("mail", (servers.2, mail), address, &key),
+            issuer,
             daemon,
             key,
             _folder: folder,
@@ -133,11 +170,47 @@ impl Stage {
     }
 
     async fn open(&self) -> Result<(), Broken> {
+        self.sign_in(&self.mail).await?;
         self.calm().await?;
-        for provider in [&self.booking, &self.trains] {
+        for provider in self.providers() {
             provider.legacy.initialize().await?;
         }
         Ok(())
+    }
+
+    fn providers(&self) -> [&Provider; 3] {
+        [&self.booking, &self.trains, &self.mail]
+    }
+
+    /// A person opens the link of a sign-in, and agrees; the page at which the browser ends.
+    pub(super) async fn sign_in(&self, provider: &Provider) -> Result<String, Broken> {
+        let path = ["connections", AGENT, provider.name, "sign-in"];
+        let offer = self.admin.post(&path, Some(&json!({}))).await?;
+        let link = offer["url"].as_str().unwrap_or_default();
+        Ok(Browser::new().open(link).await?.body)
+    }
+
+    /// Waits until the newest notice about a server is open, or cleared; the notice then.
+    pub(super) async fn notice(&self, provider: &Provider, open: bool) -> Result<Value, Broken> {
+        let mut clock = tokio::time::interval(LOOK);
+        let seen = async {
+            loop {
+                clock.tick().await;
+                let mut notices = self.admin.get(&["notices"]).await?;
+                let notices = notices["notices"].as_array_mut().map(std::mem::take);
+                let ours = |notice: &Value| notice["server"] == provider.name;
+                let newest = notices.unwrap_or_default().into_iter().rfind(ours);
+                if let Some(notice) = newest.filter(|it| it["cleared_at"].is_null() == open) {
+                    return Ok(notice);
+                }
+            }
+        };
+        let seen = tokio::time::timeout(PATIENCE / 2, seen).await;
+        seen.unwrap_or_else(|_| {
+            let wanted = if open { "opened" } else { "cleared" };
+            let name = provider.name;
+            Err(Broken(format!("no notice about {name} was {wanted}")))
+        })
     }
 
     /// The gateway's address.
@@ -199,9 +272,10 @@ impl Stage {
         serde_json::from_value(connection).map_err(|error| Broken(error.to_string()))
     }
 
-    /// Takes every fault away, and waits until both servers are connected.
+    /// Takes every fault away, and waits until all servers are connected.
     pub(super) async fn calm(&self) -> Result<(), Broken> {
-        for provider in [&self.booking, &self.trains] {
+        self.issuer.change(|policy| policy.tokens = tokens());
+        for provider in self.providers() {
             provider.server.script().clear();
             provider
                 .server
@@ -317,6 +391,21 @@ fn trains_tools() -> Vec<Tool> {
         tool("departures", "Shows the next trains", DEPARTURES),
         tool("buy_ticket", "Buys a ticket", BOUGHT),
     ]
+}
+
+fn mail_tools() -> Vec<Tool> {
+    vec![
+        tool("unread", "Lists unread mail", UNREAD),
+        tool("send", "Sends a mail", SENT),
+    ]
+}
+
+/// How tokens are issued where no scene is played.
+fn tokens() -> Tokens {
+    Tokens {
+        lifetime: Some(LIFETIME),
+        ..Tokens::default()
+    }
 }
 
 fn tool(name: &str, description: &str, says: &str) -> Tool {

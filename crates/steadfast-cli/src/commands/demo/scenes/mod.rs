@@ -1,6 +1,7 @@
 //! The scenes, in the order in which they are played.
 
 mod eras;
+mod grants;
 mod outages;
 mod sessions;
 mod streams;
@@ -11,11 +12,13 @@ use super::scene::Scene;
 /// All of them.
 pub(super) fn all() -> impl Iterator<Item = &'static Scene> {
     [
+        grants::RENEWALS,
         sessions::SCENES,
         streams::SCENES,
         writes::SCENES,
         outages::SCENES,
         eras::SCENES,
+        grants::REFUSAL,
     ]
     .into_iter()
     .flatten()
