@@ -185,6 +185,7 @@ fn keeper_settings(file: &File) -> keeper::Settings {
         catalog: file.catalog.clone(),
         renewal: file.renewal.clone(),
         sign_in: file.sign_in.clone(),
+        repeat: file.repeat.clone(),
         network: file.network.clone(),
         webhook: file.notify.webhook.clone().map(keeper::Webhook),
         max_message: keeper::MaxMessage(file.limits.max_message.0),

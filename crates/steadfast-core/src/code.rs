@@ -125,6 +125,12 @@ codes! {
     INVALID_ANSWER = 44 "invalid_answer" Person "Ask the server's operator: its answer cannot be read.";
     /// The call was cancelled by the agent.
     CANCELLED = 45 "cancelled" Person "Nothing to do.";
+    /// A call may be a repeat of one whose outcome is not known.
+    POSSIBLE_REPEAT = 46 "possible_repeat" Person "Find out what became of the first one with `steadfast operations show ID`; a call that is meant as a further one says so with dev.steadfast/repeat = intended.";
+    /// An operation key was used for another call.
+    OPERATION_KEY_TAKEN = 47 "operation_key_taken" Person "Use a new dev.steadfast/operationKey for each intention, and the same one only to ask for the same call again.";
+    /// Operations wait for a person.
+    OPERATIONS_HELD = 48 "operations_held" Person "Look up at the provider what became of them, and say so: `steadfast operations list --state held`, then `steadfast operations settle ID`.";
 
     // The store.
     /// The store cannot be opened, read or written.

@@ -66,6 +66,10 @@ pub enum Kind {
     FreshTokenRefused,
     /// The server relies on another authorization server than the one that issued the grant.
     IssuerChanged,
+    /// The store cannot be written: what must be on record before it is done is not done.
+    StoreUnavailable,
+    /// Consequential calls whose outcome nobody knows wait for a person.
+    OperationsHeld,
 }
 
 impl Kind {
@@ -94,6 +98,8 @@ impl Kind {
             Self::GrantRefused => code::GRANT_REFUSED,
             Self::FreshTokenRefused => code::FRESH_TOKEN_REFUSED,
             Self::IssuerChanged => code::ISSUER_CHANGED,
+            Self::StoreUnavailable => code::STORE_UNAVAILABLE,
+            Self::OperationsHeld => code::OPERATIONS_HELD,
         }
     }
 

@@ -1,7 +1,7 @@
 //! What Steadfast keeps on disk: agents and servers, what was learned about addresses, legacy sessions
 //! in both directions, the history of connections, their grants with all that keeps them alive, and the ledger of operations.
 //!
-//! A [`Store`] is all of it. Its parts, [`Records`], [`Grants`], [`Leases`], [`Clients`], [`SignIns`], [`Notices`], [`Operations`],
+//! A [`Store`] is all of it. Its parts, [`Records`], [`Grants`], [`Leases`], [`Clients`], [`SignIns`], [`Notices`], [`Operations`], [`Presence`],
 //! [`VaultEntries`], [`Documents`] and [`Resealing`], say what a backend can do and what it promises; every backend
 //! passes the same suite (`suite`). A write that has returned `Ok` survives a kill of the process and a loss
 //! of power.
@@ -24,6 +24,7 @@ pub mod model;
 pub mod notices;
 pub mod operations;
 mod place;
+pub mod presence;
 mod private_file;
 mod random;
 pub mod records;
@@ -53,6 +54,7 @@ pub use notices::{Moment, NoticeRecord, Notices, Opening, Telling};
 pub use operations::{
     Digest, HeldCount, OperationFilter, OperationRecord, Operations, make_operation_id,
 };
+pub use presence::{Presence, Present};
 pub use records::{Records, SharedRecords};
 pub use resealing::{Resealed, Resealing};
 /// The type of secrets, which do not print.

@@ -6,6 +6,7 @@ mod grants;
 mod leases;
 mod notices;
 mod operations;
+mod presence;
 mod resealing;
 mod sign_ins;
 mod vault_entries;
@@ -58,6 +59,7 @@ struct State {
     documents: BTreeMap<String, DocumentRecord>,
     /// In the order in which they were recorded.
     operations: Vec<operations::Entry>,
+    present: BTreeMap<String, std::sync::Weak<()>>,
 }
 
 impl State {

@@ -8,6 +8,7 @@ use crate::grants::Grants;
 use crate::leases::Leases;
 use crate::notices::Notices;
 use crate::operations::Operations;
+use crate::presence::Presence;
 use crate::records::Records;
 use crate::resealing::Resealing;
 use crate::sign_ins::SignIns;
@@ -23,6 +24,7 @@ pub trait Store:
     + SignIns
     + Notices
     + Operations
+    + Presence
     + VaultEntries
     + Documents
     + Resealing
@@ -37,6 +39,7 @@ impl<T> Store for T where
         + SignIns
         + Notices
         + Operations
+        + Presence
         + VaultEntries
         + Documents
         + Resealing

@@ -14,6 +14,7 @@ use steadfast_core::{Fault, Revision, ServerName};
 use tokio::sync::mpsc;
 
 use crate::handle::CallHandle;
+use crate::operations::OperationReport;
 use crate::question::ServerRequest;
 use crate::report::Report;
 use crate::send;
@@ -151,6 +152,8 @@ pub enum Failure {
     /// It was sent, and its result was not observed; or it was refused for a proven reason
     /// (`executed: no`).
     NotObserved(Box<NotObserved>),
+    /// The ledger of operations keeps it back; nothing was sent.
+    KeptBack(Box<KeptBack>),
     /// The agent cancelled it.
     Cancelled,
 }
@@ -162,6 +165,32 @@ pub struct NoSuchTool {
     pub tool: String,
     /// The server that once listed it; `None` where the operator denies it, which is nobody else's business.
     pub gone_from: Option<ServerName>,
+}
+
+/// A consequential call that was not sent, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptBack {
+    /// The server.
+    pub server: ServerName,
+    /// The tool.
+    pub tool: String,
+    /// Why.
+    pub why: WhyKeptBack,
+}
+
+/// Why a consequential call was not sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WhyKeptBack {
+    /// It may be a repeat of this operation, which is unresolved or in flight.
+    PossibleRepeat(OperationReport),
+    /// It is this operation, whose outcome is known; there is no response that could be given in its place.
+    Settled(OperationReport),
+    /// Its operation key belongs to this operation, of another tool or with other arguments.
+    KeyTaken(OperationReport),
+    /// Its operation key is not a string.
+    KeyNotText,
+    /// It could not be put on record: nothing leaves that is not.
+    StoreUnavailable(Fault),
 }
 
 /// What is known of a request whose result was not observed.
@@ -183,4 +212,7 @@ pub struct NotObserved {
     pub evidence: String,
     /// The fault behind it, where there is one.
     pub fault: Option<Fault>,
+    /// How its operation stands, where it is on record: that of every consequential call that left.
+    #[serde(default)]
+    pub operation: Option<Box<OperationReport>>,
 }

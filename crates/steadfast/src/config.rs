@@ -1,7 +1,9 @@
 //! What an operator says about agents, servers and delays. The shapes are those of `steadfast.toml`
 //! and of the admin API; unknown keys are errors.
 
+mod contract;
 mod renewal;
+mod repeat;
 mod sign_in;
 mod span;
 
@@ -15,7 +17,9 @@ use steadfast_core::now::Millis;
 use steadfast_core::{Effect, connection, gate, session, sleep, stream};
 use url::Url;
 
+pub use contract::{DuplicateKey, Lookup};
 pub use renewal::Renewal;
+pub use repeat::Repeat;
 pub use sign_in::SignIn;
 pub use span::Span;
 
@@ -30,6 +34,8 @@ pub struct Settings {
     pub renewal: Renewal,
     /// `[sign_in]`.
     pub sign_in: SignIn,
+    /// `[repeat]`.
+    pub repeat: Repeat,
     /// `[network]`.
     pub network: Network,
     /// `notify.webhook`: who is told of notices.
@@ -420,7 +426,7 @@ pub struct Tool {
     /// What the upstream is told when a modern agent goes away.
     pub on_disconnect: Option<OnDisconnect>,
     /// `send`: no possible-repeat holding for this tool.
-    pub repeat: Option<Repeat>,
+    pub repeat: Option<OnRepeat>,
     /// How the provider documents that a repeat is safe.
     pub duplicate_key: Option<DuplicateKey>,
     /// How the original operation can be looked up.
@@ -440,56 +446,9 @@ pub enum OnDisconnect {
 /// Whether possible repeats of a tool are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Repeat {
+pub enum OnRepeat {
     /// Held until the first one is settled.
     Hold,
     /// Sent.
     Send,
-}
-
-/// How the provider documents that a repeat is safe.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DuplicateKey {
-    /// Where the key stands in the arguments (JSONPath).
-    pub argument: String,
-    /// How long the provider remembers it.
-    pub retention: Span,
-    /// What the key is scoped to.
-    #[serde(default)]
-    pub scope: Option<String>,
-    /// Whether concurrent repeats are handled as one.
-    #[serde(default)]
-    pub atomic: bool,
-    /// Whether the key is bound to the payload.
-    #[serde(default)]
-    pub payload_bound: bool,
-    /// Whether the key reaches the provider that acts.
-    #[serde(default)]
-    pub propagated: bool,
-    /// Whether we may make a key where the agent gave none.
-    #[serde(default)]
-    pub inject: bool,
-}
-
-/// How the original operation can be looked up.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Lookup {
-    /// A tool with `effect = "read"`.
-    pub tool: String,
-    /// Its arguments, from the record.
-    #[serde(default)]
-    pub arguments: BTreeMap<String, serde_json::Value>,
-    /// What selects the accepted record (JSONPath).
-    pub accepted: String,
-    /// What must be equal in it.
-    #[serde(default)]
-    pub must_equal: BTreeMap<String, String>,
-    /// Whether the absence of a record proves that nothing happened …
-    #[serde(default)]
-    pub absent_is_definitive: bool,
-    /// … and after how long.
-    #[serde(default)]
-    pub settle_after: Option<Span>,
 }

@@ -3,6 +3,7 @@
 mod consent;
 mod isolated;
 mod notices;
+mod operations;
 mod shared;
 mod telling;
 mod vault;
@@ -28,6 +29,7 @@ use crate::fleet::Fleet;
 use crate::grants::{self, Credential, Grants};
 use crate::handle::CallHandle;
 use crate::link::{Link, Remembered};
+use crate::operations::Ledger;
 use crate::perform::dial::Dialer;
 use crate::perform::fetch::Fetcher;
 use crate::question::ServerRequest;
@@ -83,6 +85,7 @@ struct Inner {
     dialer: Arc<Dialer>,
     grants: Arc<Grants>,
     secrets: Arc<Secrets>,
+    ledger: Arc<Ledger>,
     agents: Mutex<BTreeMap<AgentName, config::Agent>>,
     servers: grants::Servers,
     links: RwLock<BTreeMap<Key, Kept>>,
@@ -150,6 +153,7 @@ impl Keeper {
         let (history, entries) = mpsc::unbounded_channel();
         let dialer = Arc::new(dialer);
         let servers = grants::Servers::default();
+        let ledger = Ledger::new(Arc::clone(&store), Arc::clone(&vault), &settings.repeat);
         let secrets = Secrets::load(Arc::clone(&store), vault).await;
         let secrets =
             Arc::new(secrets.map_err(|error| Fault::new(Kind::Misconfigured, error.to_string()))?);
@@ -180,6 +184,7 @@ impl Keeper {
                 dialer,
                 grants,
                 secrets,
+                ledger,
                 agents: Mutex::default(),
                 servers,
                 links: RwLock::default(),

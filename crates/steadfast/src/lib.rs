@@ -8,8 +8,9 @@
 //! 3. [`link`]: one agent's connection to one server, as callers see it.
 //! 4. [`call`]: one request on its way, and everything that can become of it.
 //! 5. `catalog`: the lists of a server. [`question`]: what a server asks its agent.
-//! 6. `drive`: the task that moves the machines of one connection.
-//! 7. `perform`: sockets. Dialling, the pool, one HTTP exchange, reading event streams.
+//! 6. `operations`: the ledger of consequential calls.
+//! 7. `drive`: the task that moves the machines of one connection.
+//! 8. `perform`: sockets. Dialling, the pool, one HTTP exchange, reading event streams.
 //!
 //! # Example
 //!
@@ -44,6 +45,7 @@ pub mod keeper;
 mod legacy_sse;
 mod levels;
 pub mod link;
+mod operations;
 mod perform;
 pub mod question;
 pub mod report;
@@ -54,7 +56,10 @@ mod sleep;
 pub mod subscriber;
 pub mod wording;
 
-pub use call::{Answer, AnswerStream, Call, Failure, Message, NoSuchTool, NotObserved, Origin};
+pub use call::{
+    Answer, AnswerStream, Call, Failure, KeptBack, Message, NoSuchTool, NotObserved, Origin,
+    WhyKeptBack,
+};
 pub use catalog::{Entry, Listing};
 pub use grants::{
     BadImport, Callback, Doors, Import, NotOffered, NotSignedIn, Offer, Revoked, SignedIn,
@@ -63,6 +68,7 @@ pub use grants::{
 pub use handle::{CallHandle, Notice};
 pub use keeper::{Change, Isolated, Keeper, Listener};
 pub use link::{Hello, Link};
+pub use operations::{EvidenceReport, NotDecided, OperationDetails, OperationReport};
 pub use question::{Place, Reply, ServerRequest};
 pub use report::Report;
 pub use subscriber::Subscriber;

@@ -8,12 +8,14 @@ use steadfast::config::{Lookup, Server, Servers, Span, Tool};
 use steadfast_core::Effect;
 use steadfast_core::code::{self, Code};
 use steadfast_core::merged::names;
+use steadfast_core::operation::lookup::{self, Invalid};
+use steadfast_core::operation::place::Place;
 use steadfast_core::reference::Template;
 use steadfast_gateway::directory::is_name;
 use url::Url;
 
 use super::schema::File;
-use super::{Issue, Tree, jsonpath};
+use super::{Issue, Tree};
 
 /// Headers that the keeper sets itself, from what it sends.
 const OWN_HEADERS: &[&str] = &[
@@ -287,9 +289,11 @@ impl Checker<'_, '_> {
 
     fn tool(&mut self, server_name: &str, server: &Server, tool: &str, policy: &Tool) {
         let base = ["servers", server_name, "tools", tool];
-        if let Some(key) = &policy.duplicate_key {
+        if let Some(key) = &policy.duplicate_key
+            && let Err(why) = Place::read(&key.argument)
+        {
             let path = [&base[..], &["duplicate_key", "argument"]].concat();
-            self.singular(&path, &key.argument);
+            self.refuse(&path, why.to_string());
         }
         if let Some(lookup) = &policy.lookup {
             let path = [&base[..], &["lookup"]].concat();
@@ -298,58 +302,37 @@ impl Checker<'_, '_> {
     }
 
     fn lookup(&mut self, base: &[&str], server: &Server, lookup: &Lookup) {
-        let at = |rest: &[&'static str]| -> Vec<String> {
-            base.iter()
-                .chain(rest)
-                .map(|part| (*part).to_owned())
-                .collect()
-        };
-        let refuse = |checker: &mut Self, path: Vec<String>, why: String| {
-            let path: Vec<&str> = path.iter().map(String::as_str).collect();
-            checker.refuse(&path, why);
-        };
         if server.effect(&lookup.tool) != Effect::Read {
             let why = format!(
                 "`{}` must be declared with effect = \"read\" on the same server",
                 lookup.tool
             );
-            refuse(self, at(&["tool"]), why);
+            self.refuse(&[base, &["tool"]].concat(), why);
         }
-        if let Err(why) = jsonpath::check(&lookup.accepted) {
-            refuse(self, at(&["accepted"]), why);
-        }
-        let arguments = lookup.arguments.values().filter_map(|value| value.as_str());
-        for expression in arguments.filter(|text| text.starts_with('$')) {
-            if let Err(why) = singular(expression) {
-                refuse(self, at(&["arguments"]), why);
-            }
-        }
-        for expression in lookup
-            .must_equal
-            .iter()
-            .flat_map(|(left, right)| [left, right])
-        {
-            if let Err(why) = singular(expression) {
-                refuse(self, at(&["must_equal"]), why);
-            }
-        }
-    }
-
-    fn singular(&mut self, path: &[&str], expression: &str) {
-        if let Err(why) = singular(expression) {
-            self.refuse(path, why);
+        if let Err(invalid) = lookup::Lookup::compile(&lookup.contract()) {
+            let key = place_of(lookup, &invalid);
+            self.refuse(&[base, &[key]].concat(), invalid.to_string());
         }
     }
 }
 
-/// Whether an expression names one value.
-fn singular(expression: &str) -> Result<(), String> {
-    let shape = jsonpath::check(expression)?;
-    if shape.singular {
-        Ok(())
+/// Which key of a lookup cannot be used.
+fn place_of(lookup: &Lookup, invalid: &Invalid) -> &'static str {
+    let expression = match invalid {
+        Invalid::Expression { expression, .. }
+        | Invalid::Several { expression }
+        | Invalid::Variable { expression, .. } => expression,
+        Invalid::NothingToCompare => return "must_equal",
+    };
+    let compared = lookup.must_equal.iter();
+    if lookup.accepted == *expression {
+        "accepted"
+    } else if compared
+        .flat_map(|(one, other)| [one, other])
+        .any(|it| it == expression)
+    {
+        "must_equal"
     } else {
-        Err(format!(
-            "`{expression}` may select several values, and one is needed"
-        ))
+        "arguments"
     }
 }

@@ -1,7 +1,6 @@
 //! Reading `steadfast.toml`: what is wrong in it is said with file, line, column and the path of the key.
 
 mod check;
-mod jsonpath;
 mod locate;
 pub(crate) mod schema;
 mod unbuilt;

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use serde::{Deserialize, Deserializer};
 use steadfast::config::{
-    Agent, Catalog, MaxMessage, Network, Renewal, Retry, Server, SignIn, Span,
+    Agent, Catalog, MaxMessage, Network, Renewal, Repeat, Retry, Server, SignIn, Span,
 };
 use url::Url;
 
@@ -132,21 +132,6 @@ impl Default for Store {
         Self {
             url: "sqlite:steadfast.db".to_owned(),
             event_retention: Span::hours(24),
-        }
-    }
-}
-
-/// `[repeat]`.
-#[derive(Clone, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Repeat {
-    pub(crate) suspicion: Span,
-}
-
-impl Default for Repeat {
-    fn default() -> Self {
-        Self {
-            suspicion: Span::secs(10),
         }
     }
 }

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use steadfast::config::{Repeat, Span};
+use steadfast::config::{OnRepeat, Span};
 use steadfast_core::Effect;
 
 use super::*;
@@ -36,7 +36,7 @@ fn every_documented_key_is_read() {
     let tool = &file.servers["booking"].tools["create_booking"];
     assert_eq!(
         (tool.effect, tool.repeat),
-        (Effect::Write, Some(Repeat::Hold))
+        (Effect::Write, Some(OnRepeat::Hold))
     );
     assert_eq!(
         tool.lookup.as_ref().unwrap().settle_after,

@@ -1,7 +1,7 @@
 //! The one list of what can be configured and is not built yet. It is accepted and checked, so that a file
 //! can be written now, and named in one warning, so that nobody counts on it.
 
-use super::schema::{File, Repeat};
+use super::schema::File;
 
 /// The keys of `file` that would change something if they were built.
 pub(crate) fn unbuilt(file: &File) -> Vec<String> {
@@ -11,7 +11,10 @@ pub(crate) fn unbuilt(file: &File) -> Vec<String> {
             keys.push(key);
         }
     };
-    note(file.repeat != Repeat::default(), "repeat".into());
+    note(
+        file.repeat != steadfast::config::Repeat::default(),
+        "repeat".into(),
+    );
     note(file.notify.email.is_some(), "notify.email".into());
     for (name, server) in &file.servers {
         let key = |rest: &str| format!("servers.{name}.{rest}");

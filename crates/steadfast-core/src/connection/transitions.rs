@@ -382,6 +382,8 @@ fn wait_for_person(fault: Fault) -> State {
         // url to configure.
         Kind::Misconfigured
         | Kind::VaultReference
+        | Kind::StoreUnavailable
+        | Kind::OperationsHeld
         | Kind::Redirected
         | Kind::Timeout
         | Kind::Network

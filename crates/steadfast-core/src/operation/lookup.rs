@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use super::Finding;
 use super::contract::LookupContract;
+use super::place::Place;
 
 /// A lookup contract whose expressions have been read.
 #[derive(Clone, Debug)]
@@ -38,6 +39,12 @@ pub enum Invalid {
         expression: String,
         /// What its reader says.
         why: String,
+    },
+    /// An expression that must name one value, and may select several.
+    #[error("`{expression}` may select several values, and one is needed")]
+    Several {
+        /// It.
+        expression: String,
     },
     /// A variable in `accepted` that is no argument of the lookup.
     #[error("`${name}` in `{expression}` is not an argument of the lookup")]
@@ -69,11 +76,18 @@ impl Lookup {
             .keys()
             .map(|name| (name.clone(), Value::Null))
             .collect();
-        path(&filled_in(&contract.accepted, &sample)?)?;
+        path(&filled_in(&contract.accepted, &sample)?).map_err(|invalid| match invalid {
+            // As it was written, and not with values in it.
+            Invalid::Expression { why, .. } => Invalid::Expression {
+                expression: contract.accepted.clone(),
+                why,
+            },
+            other => other,
+        })?;
         let must_equal = contract
             .must_equal
             .iter()
-            .map(|(found, meant)| Ok((path(found)?, path(meant)?, found.clone())))
+            .map(|(found, meant)| Ok((one(found)?, one(meant)?, found.clone())))
             .collect::<Result<Vec<_>, Invalid>>()?;
         if must_equal.is_empty() && !contract.accepted.contains("[?") {
             return Err(Invalid::NothingToCompare);
@@ -162,9 +176,15 @@ fn unclear(why: impl Into<String>) -> Finding {
 
 fn argument(value: &Value) -> Result<Argument, Invalid> {
     match value.as_str() {
-        Some(text) if text.starts_with('$') => path(text).map(Argument::Taken),
+        Some(text) if text.starts_with('$') => one(text).map(Argument::Taken),
         Some(_) | None => Ok(Argument::Fixed(value.clone())),
     }
+}
+
+/// A path that names one value.
+fn one(expression: &str) -> Result<JsonPath, Invalid> {
+    Place::read(expression)?;
+    path(expression)
 }
 
 fn path(expression: &str) -> Result<JsonPath, Invalid> {

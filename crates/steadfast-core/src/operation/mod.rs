@@ -16,12 +16,15 @@
 //! | `abandoned` | nobody knows, and a person has closed it | nothing |
 //!
 //! Whether an identical call is a further call or a repeat of this one is decided in [`admission`]; what a
-//! contract allows, in [`contract`]; what the answer to a lookup proves, in [`lookup`].
+//! contract allows, in [`contract`]; what the answer to a lookup proves, in [`lookup`]; what identical calls have in
+//! common, in [`digest`]; where a provider's key stands, in [`place`].
 //! The table of transitions is drawn from the tests: `docs/machines/operation.md`.
 
 pub mod admission;
 pub mod contract;
+pub mod digest;
 pub mod lookup;
+pub mod place;
 mod record;
 mod transitions;
 

@@ -82,6 +82,7 @@ pub(crate) fn failed(about: &About, link: &Link, failure: &Failure) -> Option<By
         Failure::Cancelled => None,
         Failure::NoSuchTool(what) => Some(render::no_such_tool(about, what)),
         Failure::NotObserved(what) => Some(render::not_observed(about, what)),
+        Failure::KeptBack(what) => Some(render::kept_back(about, what)),
         Failure::Unavailable(report) => {
             let known = known(about, link);
             Some(render::unavailable(about, report, &known))

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use steadfast::{NoSuchTool, NotObserved, Report};
+use steadfast::{KeptBack, NoSuchTool, NotObserved, OperationReport, Report, WhyKeptBack};
 use steadfast_core::effect::Executed;
 use steadfast_core::{Era, code};
 
@@ -67,7 +67,81 @@ pub(crate) fn no_such_tool(about: &About, what: &NoSuchTool) -> Bytes {
     rpc_error(Some(&about.id), INVALID_PARAMS, &message, None)
 }
 
-/// What is known of the operation. It has no id, for nothing keeps it on record.
+/// The response to a consequential call that the ledger keeps back.
+pub(crate) fn kept_back(about: &About, what: &KeptBack) -> Bytes {
+    let tool = &what.tool;
+    let (text, first) = match &what.why {
+        WhyKeptBack::PossibleRepeat(first) => (
+            format!(
+                "{tool} was not called: this may be a repeat of the operation {}, which is {}. Do not call it again \
+                 before that one is settled. If a further call is meant, say so with `_meta` \
+                 \"dev.steadfast/repeat\": \"intended\".",
+                first.id,
+                first.state.replace('_', " ")
+            ),
+            Some(first),
+        ),
+        WhyKeptBack::Settled(first) => (
+            format!(
+                "{tool} was not called again: the operation {} is {}.",
+                first.id,
+                first.state.replace('_', " ")
+            ),
+            Some(first),
+        ),
+        WhyKeptBack::KeyTaken(first) => {
+            let text = format!(
+                "the operation key belongs to the operation {}, of another tool or with other arguments",
+                first.id
+            );
+            let data = code_data(code::OPERATION_KEY_TAKEN);
+            return rpc_error(Some(&about.id), INVALID_PARAMS, &text, Some(&data));
+        }
+        WhyKeptBack::KeyNotText => {
+            let text = "dev.steadfast/operationKey is not a string";
+            let data = code_data(code::BAD_MESSAGE);
+            return rpc_error(Some(&about.id), INVALID_PARAMS, text, Some(&data));
+        }
+        WhyKeptBack::StoreUnavailable(fault) => (
+            format!(
+                "{tool} was not called: {}. Nothing has changed at the server.",
+                fault.message
+            ),
+            None,
+        ),
+    };
+    let mut operation = json!({
+        "executed": "no",
+        "server": what.server.as_str(),
+        "tool": tool,
+        "evidence": text,
+    });
+    if let Some(members) = operation.as_object_mut() {
+        match (&what.why, first) {
+            (WhyKeptBack::Settled(first), _) => members.extend(object_of(first)),
+            (_, Some(first)) => {
+                members.insert("duplicate_of".to_owned(), first.id.clone().into());
+                members.insert("state".to_owned(), first.state.clone().into());
+                members.insert("next".to_owned(), first.next.clone().into());
+                members.insert("held".to_owned(), true.into());
+            }
+            (_, None) => {
+                members.insert("fault".to_owned(), json!({"kind": "store_unavailable"}));
+            }
+        }
+    }
+    tool_error(about, &text, OPERATION, operation)
+}
+
+/// The operation object.
+fn object_of(operation: &OperationReport) -> serde_json::Map<String, Value> {
+    match serde_json::to_value(operation) {
+        Ok(Value::Object(members)) => members,
+        Ok(_) | Err(_) => serde_json::Map::new(),
+    }
+}
+
+/// What is known of the operation. It has an id where it is on record.
 fn operation(what: &NotObserved) -> Value {
     let mut operation = json!({
         "state": "not_observed",
@@ -81,6 +155,11 @@ fn operation(what: &NotObserved) -> Value {
         "next": null,
         "held": false,
     });
+    if let (Some(on_record), Some(members)) = (&what.operation, operation.as_object_mut()) {
+        members.insert("id".to_owned(), on_record.id.clone().into());
+        members.insert("next".to_owned(), on_record.next.clone().into());
+        members.insert("held".to_owned(), on_record.held.into());
+    }
     // The server's Retry-After is the agent's to know: nothing is sent again for it (WR-05).
     let retry_after = what.fault.as_ref().and_then(|fault| fault.retry_after);
     if let (Some(wait), Some(members)) = (retry_after, operation.as_object_mut()) {

@@ -25,6 +25,7 @@ fn lost(tool: Option<&str>, executed: Executed) -> NotObserved {
         bytes_sent: 412,
         evidence: "stream ended before the response".to_owned(),
         fault: None,
+        operation: None,
     }
 }
 

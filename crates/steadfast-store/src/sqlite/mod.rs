@@ -9,6 +9,7 @@ mod leases;
 mod notices;
 mod open;
 mod operations;
+mod presence;
 mod records;
 mod resealing;
 mod rows;
@@ -20,7 +21,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sqlx::SqlitePool;
@@ -57,6 +58,7 @@ pub struct SqliteRecords {
     writer: Writer,
     readers: SqlitePool,
     place: Place,
+    path: PathBuf,
 }
 
 impl SqliteRecords {

@@ -61,6 +61,7 @@ pub(super) async fn open(path: &Path, options: SqliteOptions) -> Result<SqliteRe
         writer: Writer::start(db, writing(&path, options), place.clone()),
         readers,
         place,
+        path,
     })
 }
 

@@ -17,6 +17,7 @@ mod leases;
 mod notices;
 mod operations;
 mod parked;
+mod presence;
 mod records;
 pub(crate) mod samples;
 mod sign_ins;
@@ -30,6 +31,7 @@ pub use leases::*;
 pub use notices::*;
 pub use operations::*;
 pub use parked::*;
+pub use presence::*;
 pub use records::*;
 pub use sign_ins::*;
 pub use vault::*;
@@ -98,6 +100,7 @@ macro_rules! instantiate {
             operations_are_found_by_the_daemon_that_drives_them
             held_operations_are_counted
             an_operation_outlives_its_agent_and_its_server
+            a_daemon_is_present_as_long_as_it_lives
             vault_entries_come_back_as_they_were_put
             a_change_of_the_key_reseals_everything
             a_change_of_the_key_names_what_does_not_open

@@ -60,7 +60,9 @@ pub(super) async fn settle(
             | Kind::RenewalOutcomeLost
             | Kind::GrantRefused
             | Kind::FreshTokenRefused
-            | Kind::IssuerChanged => return Err(fault),
+            | Kind::IssuerChanged
+            | Kind::StoreUnavailable
+            | Kind::OperationsHeld => return Err(fault),
         },
     }
     Ok(())

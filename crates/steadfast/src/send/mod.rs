@@ -387,6 +387,7 @@ fn not_observed(
         bytes_sent: sent.bytes,
         evidence: evidence.into(),
         fault,
+        operation: None,
     })
 }
 

@@ -73,7 +73,12 @@ async fn go_on(link: Arc<Link>, job: Arc<Job>, place: Place, replies: Vec<Reply>
     let route = match wait_for_route(&link, None, &job.handle).await {
         Ok(route) => route,
         Err(Failure::Cancelled) => return Answer::Failed(Failure::Cancelled),
-        Err(Failure::Unavailable(_) | Failure::NotObserved(_) | Failure::NoSuchTool(_)) => {
+        Err(
+            Failure::Unavailable(_)
+            | Failure::NotObserved(_)
+            | Failure::KeptBack(_)
+            | Failure::NoSuchTool(_),
+        ) => {
             return lost("the gateway was restarted, and the server is not available".to_owned());
         }
     };
