@@ -80,13 +80,13 @@ const provider = new Provider(`http://127.0.0.1:${port}`, {
       enabled: true,
       getResourceServerInfo(_, indicator) {
         if (indicator !== resource) throw new errors.InvalidTarget();
+        // A scope of the resource, and none of the provider's own: a registration that names it is refused.
         return { scope: 'tools', accessTokenFormat: 'opaque', accessTokenTTL: ACCESS_TOKEN_LIFETIME };
       },
     },
     revocation: { enabled: true },
   },
   rotateRefreshToken: true,
-  scopes: ['openid', 'offline_access', 'tools'],
   ttl: { AccessToken: ACCESS_TOKEN_LIFETIME, Grant: LONG, Interaction: LONG, RefreshToken: LONG, Session: LONG },
 });
 

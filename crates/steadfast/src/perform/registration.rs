@@ -7,7 +7,7 @@ use steadfast_core::wire::token::{Said, read as read_answer};
 use steadfast_core::{Fault, Kind, Wall};
 use url::Url;
 
-use super::fetch::Fetcher;
+use super::fetch::{Fetched, Fetcher};
 
 /// A registered client. No `Debug`: it holds a secret.
 pub(crate) struct Registered {
@@ -26,7 +26,8 @@ struct Answer {
     token_endpoint_auth_method: Option<Auth>,
 }
 
-/// Registers a client that a browser comes back to at `redirect_uri`.
+/// Registers a client that a browser comes back to at `redirect_uri`; without naming scopes, where that is refused: to
+/// some providers the scopes of a resource are none of their own, and sign-ins may ask for them all the same.
 pub(crate) async fn register(
     fetcher: &Fetcher,
     endpoint: &Url,
@@ -34,11 +35,15 @@ pub(crate) async fn register(
     scopes: Option<&str>,
     auth: Auth,
 ) -> Result<Registered, Fault> {
-    let request = request(redirect_uri, scopes, auth);
-    let fetched = fetcher
-        .post_json(endpoint, &request)
-        .await
-        .map_err(|not| not.fault)?;
+    let post = async |scopes| {
+        let request = request(redirect_uri, scopes, auth);
+        let fetched = fetcher.post_json(endpoint, &request).await;
+        fetched.map_err(|not| not.fault)
+    };
+    let mut fetched = post(scopes).await?;
+    if scopes.is_some() && may_be_the_scopes(&fetched) {
+        fetched = post(None).await?;
+    }
     // RFC 7591 section 3.2.1 wants 201; some answer 200.
     let answer: Option<Answer> = matches!(fetched.status, 200 | 201)
         .then(|| serde_json::from_slice(&fetched.body).ok())
@@ -71,6 +76,16 @@ pub(crate) async fn register(
             .map(|seconds| Wall(seconds.saturating_mul(1_000))),
         client_secret: answer.client_secret,
     })
+}
+
+/// RFC 7591 section 3.2.2 has one code for whatever is wrong with the metadata; some borrow that of RFC 6749.
+fn may_be_the_scopes(fetched: &Fetched) -> bool {
+    match read_answer(&fetched.body) {
+        Said::Error { code, .. } => {
+            matches!(code.as_str(), "invalid_client_metadata" | "invalid_scope")
+        }
+        Said::Issued(_) | Said::Nothing => false,
+    }
 }
 
 fn request(redirect_uri: &Url, scopes: Option<&str>, auth: Auth) -> serde_json::Value {

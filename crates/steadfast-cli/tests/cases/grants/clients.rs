@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 use testkit::Browser;
+use testkit::reply::json_body;
+use testkit::script::any;
 
 use super::House;
 
@@ -119,4 +121,26 @@ async fn a_metadata_document_that_is_hosted_elsewhere_is_the_client() {
     let offer = house.offer(&json!({"restart": true})).await;
     assert_ne!(client_of(&offer), hosted);
     assert_eq!(house.registrations().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scopes_that_a_registration_must_not_name_are_asked_for_in_the_link() {
+    let house = House::new(|daemon| daemon).await;
+    house.server.change(|behaviour| {
+        if let Some(protection) = &mut behaviour.protection {
+            protection.scopes = vec!["add".to_owned()];
+        }
+    });
+    let refusal = json_body(400, &json!({"error": "invalid_client_metadata"}));
+    let named = any().path("/register").when(|request| {
+        let metadata = request.json.as_ref();
+        metadata.is_some_and(|metadata| metadata["scope"].is_string())
+    });
+    house.issuer.script().first_on(named).reply(refusal);
+    sign_in(&house).await;
+    let registered = house.registrations();
+    let named: Vec<_> = registered.iter().map(|it| it["scope"].as_str()).collect();
+    assert_eq!(named, [Some("add"), None]);
+    let asked = &house.issuer.authorizations()[0];
+    assert_eq!(asked.get("scope"), Some("add"));
 }
