@@ -7,8 +7,8 @@ use clap::{Args, Parser, Subcommand};
 use steadfast_core::code;
 
 use crate::commands::{
-    agent, apply, call, demo, explain, grant, import, notices, reload, serve, server, sign_in,
-    status, vault,
+    agent, apply, call, demo, explain, grant, import, notices, operations, reload, serve, server,
+    sign_in, status, vault,
 };
 use crate::context::{Context, Options};
 use crate::failure::{Exit, Failure};
@@ -63,11 +63,12 @@ enum Command {
     /// Show what an agent holds for a server, and take over tokens from elsewhere
     #[command(subcommand)]
     Grant(grant::Command),
+    /// Show what became of consequential calls, and decide what nobody else can know
+    #[command(subcommand)]
+    Operations(operations::Command),
     /// Explain an error code
     Explain(explain::Arguments),
 
-    #[command(hide = true, disable_help_flag = true)]
-    Operations(Anything),
     #[command(hide = true, disable_help_flag = true)]
     Doctor(Anything),
     #[command(hide = true, disable_help_flag = true)]
@@ -143,7 +144,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::SignIn(arguments) => sign_in::run(&context, arguments).await,
         Command::SignOut(arguments) => sign_in::run_out(&context, arguments).await,
         Command::Grant(command) => grant::run(&context, command).await,
-        Command::Operations(_) => Err(not_built("operations")),
+        Command::Operations(command) => operations::run(&context, command).await,
         Command::Doctor(_) => Err(not_built("doctor")),
         Command::Connect(_) => Err(not_built("connect")),
     }
@@ -171,12 +172,24 @@ mod tests {
     fn help_lists_what_is_built_and_nothing_else() {
         let help = Cli::command().render_help().to_string();
         for built in [
-            "serve", "import", "apply", "agent", "server", "status", "reload", "call", "vault",
-            "sign-in", "sign-out", "grant", "explain",
+            "serve",
+            "import",
+            "apply",
+            "agent",
+            "server",
+            "status",
+            "reload",
+            "call",
+            "vault",
+            "sign-in",
+            "sign-out",
+            "grant",
+            "operations",
+            "explain",
         ] {
             assert!(help.contains(&format!("\n  {built}")), "{built}: {help}");
         }
-        for later in ["operations", "doctor", "connect "] {
+        for later in ["doctor", "connect "] {
             assert!(!help.contains(&format!("\n  {later}")), "{later}: {help}");
         }
     }

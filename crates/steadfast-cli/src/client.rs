@@ -63,6 +63,20 @@ impl Client {
         self.admin(Method::GET, path, None).await
     }
 
+    /// GET of the admin API with a query.
+    pub(crate) async fn get_with(
+        &self,
+        path: &[&str],
+        query: &[(&str, &str)],
+    ) -> Result<Value, Failure> {
+        let pairs = query
+            .iter()
+            .map(|(name, value)| format!("{name}={}", escaped(value)));
+        let query = pairs.collect::<Vec<_>>().join("&");
+        let path = format!("{}?{query}", admin_path(path));
+        self.admin_at(Method::GET, &path, None).await
+    }
+
     /// POST to the admin API.
     pub(crate) async fn post(&self, path: &[&str], body: Option<&Value>) -> Result<Value, Failure> {
         self.admin(Method::POST, path, body).await
@@ -84,11 +98,18 @@ impl Client {
         path: &[&str],
         body: Option<&Value>,
     ) -> Result<Value, Failure> {
+        self.admin_at(method, &admin_path(path), body).await
+    }
+
+    async fn admin_at(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, Failure> {
         let body = body.map(|body| Bytes::from(body.to_string()));
         let exchange = async {
-            let response = self
-                .send(method, &admin_path(path), HeaderMap::new(), body)
-                .await?;
+            let response = self.send(method, path, HeaderMap::new(), body).await?;
             self.whole(response).await
         };
         let limited = tokio::time::timeout(ANSWER, exchange).await;

@@ -131,6 +131,8 @@ codes! {
     OPERATION_KEY_TAKEN = 47 "operation_key_taken" Person "Use a new dev.steadfast/operationKey for each intention, and the same one only to ask for the same call again.";
     /// Operations wait for a person.
     OPERATIONS_HELD = 48 "operations_held" Person "Look up at the provider what became of them, and say so: `steadfast operations list --state held`, then `steadfast operations settle ID`.";
+    /// An operation cannot be decided, or looked up, as it stands.
+    OPERATION_NOT_DECIDED = 49 "operation_not_decided" Person "See how it stands with `steadfast operations show ID`.";
 
     // The store.
     /// The store cannot be opened, read or written.

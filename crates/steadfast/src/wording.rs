@@ -1,9 +1,11 @@
-//! How the state of a connection is said: the same words on the terminal, for the model of an agent and
+//! How the state of a connection, and of an operation, is said: the same words on the terminal, for the model of an agent and
 //! in the console.
 
 use jiff::Timestamp;
+use steadfast_core::effect::Executed;
 use steadfast_store::{Moment, NoticeRecord};
 
+use crate::operations::OperationReport;
 use crate::report::Report;
 
 /// A line about a connection, besides the one that says its state.
@@ -108,6 +110,52 @@ pub fn needs_person(report: &Report) -> bool {
             .fault
             .as_ref()
             .is_some_and(|fault| fault.person_needed)
+}
+
+/// How one operation stands, in one sentence.
+#[must_use]
+pub fn operation(operation: &OperationReport) -> String {
+    let mut sentence = format!(
+        "{}: {} of {} at {} is {}, {}",
+        operation.id,
+        operation.tool,
+        operation.agent,
+        operation.server,
+        operation_state(operation),
+        executed(operation),
+    );
+    if let Some(next) = operation_next(operation) {
+        sentence.push_str("; ");
+        sentence.push_str(&next);
+    }
+    sentence
+}
+
+/// The state of an operation, in words.
+#[must_use]
+pub fn operation_state(operation: &OperationReport) -> String {
+    operation.state.replace('_', " ")
+}
+
+/// Whether an operation ran, as far as it is known.
+#[must_use]
+pub const fn executed(operation: &OperationReport) -> &'static str {
+    match operation.executed {
+        Executed::Yes => "and was executed",
+        Executed::No => "and was not executed",
+        Executed::Unknown => "and nobody knows whether it was executed",
+    }
+}
+
+/// What happens next to an operation, or why a person must decide; `None` where nothing does.
+#[must_use]
+pub fn operation_next(operation: &OperationReport) -> Option<String> {
+    match (&operation.next, &operation.next_at, &operation.why) {
+        (Some(next), Some(at), _) => Some(format!("next: {next}, at {at}")),
+        (Some(next), None, _) => Some(format!("next: {next}")),
+        (None, _, Some(why)) => Some(format!("a person must decide: {why}")),
+        (None, _, None) => None,
+    }
 }
 
 /// The connections of one agent in one paragraph each.

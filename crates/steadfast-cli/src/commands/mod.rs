@@ -8,6 +8,7 @@ pub(crate) mod explain;
 pub(crate) mod grant;
 pub(crate) mod import;
 pub(crate) mod notices;
+pub(crate) mod operations;
 pub(crate) mod reload;
 pub(crate) mod serve;
 pub(crate) mod server;

@@ -1,6 +1,7 @@
-//! `GET /changes`: every change of a connection, as server-sent events.
+//! `GET /changes`: every change of a connection and of an operation, as server-sent events.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State as Given;
@@ -10,8 +11,9 @@ use axum::routing::get;
 use futures_util::stream::{self, Stream, StreamExt as _};
 use http::HeaderValue;
 use http::header::CACHE_CONTROL;
+use serde::Serialize;
 use serde_json::{Value, json};
-use steadfast::Change;
+use steadfast::{Change, OperationReport};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -24,6 +26,7 @@ pub(super) fn routes() -> Router<Shared> {
 async fn changes(Given(state): Given<Shared>) -> Response {
     // Subscribed before the connections are read, so that no change falls between.
     let receiver = state.keeper.changes();
+    let operations = state.keeper.operation_changes();
     let now: Vec<_> = state
         .keeper
         .links()
@@ -31,7 +34,7 @@ async fn changes(Given(state): Given<Shared>) -> Response {
         .map(|link| connection(&link.report()))
         .collect();
     let events = stream::iter(now)
-        .chain(later(receiver))
+        .chain(later(receiver, operations))
         .map(Ok::<_, Infallible>);
     let keep_alive = KeepAlive::new().interval(state.settings.keep_alive);
     let mut response = Sse::new(events).keep_alive(keep_alive).into_response();
@@ -41,14 +44,21 @@ async fn changes(Given(state): Given<Shared>) -> Response {
     response
 }
 
-fn later(receiver: Receiver<Change>) -> impl Stream<Item = Event> {
-    stream::unfold(receiver, |mut receiver| async move {
-        match receiver.recv().await {
-            Ok(change) => Some((event(&change), receiver)),
-            // The stream ends: whoever watches connects again and gets everything as it is then.
-            Err(RecvError::Lagged(_) | RecvError::Closed) => None,
-        }
-    })
+fn later(
+    connections: Receiver<Change>,
+    operations: Receiver<Arc<OperationReport>>,
+) -> impl Stream<Item = Event> {
+    stream::unfold(
+        (connections, operations),
+        |(mut connections, mut operations)| async move {
+            let event: Result<Event, RecvError> = tokio::select! {
+                change = connections.recv() => change.map(|change| event(&change)),
+                change = operations.recv() => change.map(|operation| of("operation", &*operation)),
+            };
+            // Where it failed the stream ends: whoever watches connects again and gets everything as it is then.
+            Some((event.ok()?, (connections, operations)))
+        },
+    )
 }
 
 fn event(change: &Change) -> Event {
@@ -62,10 +72,11 @@ fn event(change: &Change) -> Event {
 }
 
 fn connection(report: &steadfast::Report) -> Event {
-    named(
-        "connection",
-        &serde_json::to_value(report).unwrap_or_default(),
-    )
+    of("connection", report)
+}
+
+fn of(name: &str, object: &impl Serialize) -> Event {
+    named(name, &serde_json::to_value(object).unwrap_or_default())
 }
 
 fn named(name: &str, data: &Value) -> Event {

@@ -6,6 +6,7 @@ mod configuration;
 mod connections;
 mod grants;
 pub(crate) mod oauth;
+mod operations;
 mod sign_in;
 mod vault;
 
@@ -48,6 +49,7 @@ pub(crate) fn router(state: State) -> Router {
         .merge(connections::routes())
         .merge(configuration::routes())
         .merge(grants::routes())
+        .merge(operations::routes())
         .merge(vault::routes())
         .merge(sign_in::routes())
         .merge(call::routes())

@@ -135,7 +135,7 @@ fn entries<'a>(
     listed: &'a [Listed],
     naming: &Naming,
 ) -> Vec<Entry<'a>> {
-    let own = own::entry(list).map(|(key, definition)| Entry {
+    let own = own::entries(list).iter().map(|(key, definition)| Entry {
         server: ours,
         key,
         definition: definition.as_bytes(),
@@ -149,7 +149,7 @@ fn entries<'a>(
         })
     });
     let theirs = theirs.filter(|entry| naming.lists(list, entry.key));
-    own.into_iter().chain(theirs).collect()
+    own.chain(theirs).collect()
 }
 
 /// How entries are told apart.
@@ -184,7 +184,7 @@ impl Naming {
         match self {
             Self::Prefixed | Self::Uris(_) => true,
             Self::Bare(keys) => {
-                let is_ours = own::entry(list).is_some_and(|(ours, _)| ours == key);
+                let is_ours = own::entries(list).iter().any(|(ours, _)| *ours == key);
                 !is_ours && !keys.is_shared(key)
             }
         }

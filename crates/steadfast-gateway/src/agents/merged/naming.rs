@@ -109,6 +109,9 @@ pub(super) async fn tool(gate: &Gate, asker: &Asker<'_>, inbound: &Inbound) -> P
     if name == own::CONNECTIONS {
         return Placed::Here(own::connections(gate, asker, inbound));
     }
+    if name == own::OPERATION {
+        return Placed::Here(own::operation(gate, asker, inbound).await);
+    }
     match find(gate, asker, List::Tools, &name).await {
         Found::One(link, theirs) => {
             let task = may_be_task(asker, inbound).then(|| After::Task {
