@@ -96,7 +96,7 @@ codes! {
     /// The server wants a sign-in.
     SIGN_IN_REQUIRED = 31 "sign_in_required" Person "Sign in for this agent and server, or set the header that the server expects.";
     /// The grant does not cover what was asked.
-    SCOPE_INSUFFICIENT = 32 "scope_insufficient" Person "Sign in again with the scope that the message names.";
+    SCOPE_INSUFFICIENT = 32 "scope_insufficient" Person "Sign in again where there is a link; where there is none, ask the provider for the scope that the message names.";
     /// The server refuses, and not for a missing sign-in.
     FORBIDDEN = 33 "forbidden" RetryAfter "Ask the server's operator why it refuses; check the configured headers.";
 

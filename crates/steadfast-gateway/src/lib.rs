@@ -165,6 +165,9 @@ impl Gateway {
         let anonymous = settings.anonymous_agent.clone();
         let listening = ListeningStreams::new(Arc::clone(&sessions), Arc::clone(&hub));
         let records_of = Arc::clone(&records);
+        let doors = admin::oauth::doors(&settings, local).map_err(Error::PublicUrl)?;
+        // Before any connection may want a sign-in.
+        keeper.set_doors(doors.clone());
         let directory = Directory::new(keeper.clone(), records_of, anonymous, listening.clone());
         directory.load().await?;
         let parking = Parking::new(Arc::clone(&records), Arc::clone(&ids), settings.input_wait);
@@ -174,7 +177,7 @@ impl Gateway {
             records,
             store,
             directory: directory.clone(),
-            doors: admin::oauth::doors(&settings, local).map_err(Error::PublicUrl)?,
+            doors,
         });
         let gate = Arc::new(Gate {
             guard: Guard::new(&settings, local),

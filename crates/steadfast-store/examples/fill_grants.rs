@@ -18,6 +18,7 @@ use steadfast_core::Wall;
 use steadfast_core::grant::{State, Strikes, Tokens};
 use steadfast_core::identity::GrantGeneration;
 use steadfast_core::oauth::client::Auth;
+use steadfast_core::oauth::step_up::StepUp;
 use steadfast_store::suite::fill_grants;
 use steadfast_store::{
     ClientOrigin, GrantClient, GrantRecord, GrantSecrets, KeySource, SharedStore, SqliteOptions,
@@ -66,6 +67,7 @@ fn grant(
             origin: ClientOrigin::Imported,
         },
         last_renewal: None,
+        step_up: StepUp::default(),
         sealed: None,
     })
 }

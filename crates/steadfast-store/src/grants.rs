@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use steadfast_core::grant::State;
 use steadfast_core::identity::GrantGeneration;
 use steadfast_core::oauth::client::Auth;
+use steadfast_core::oauth::step_up::StepUp;
 use steadfast_core::{AgentName, ServerName, Wall};
 
 use crate::error::Error;
@@ -39,6 +40,8 @@ pub struct GrantRecord {
     pub client: GrantClient,
     /// How the last renewal ended.
     pub last_renewal: Option<LastRenewal>,
+    /// Which calls want more than is granted, and what the last sign-in asked for.
+    pub step_up: StepUp,
     /// The tokens, sealed ([`GrantSecrets`](crate::vault::GrantSecrets)); `None` once it was removed.
     pub sealed: Option<Sealed>,
 }

@@ -2,8 +2,8 @@
 //! in both directions, the history of connections, their grants with all that keeps them alive, and the ledger of operations.
 //!
 //! A [`Store`] is all of it. Its parts, [`Records`], [`Grants`], [`Leases`], [`Clients`], [`SignIns`], [`Notices`], [`Operations`], [`Presence`],
-//! [`VaultEntries`], [`Documents`] and [`Resealing`], say what a backend can do and what it promises; every backend
-//! passes the same suite (`suite`). A write that has returned `Ok` survives a kill of the process and a loss
+//! [`VaultEntries`], [`Documents`], [`Issuers`] and [`Resealing`], say what a backend can do and what it promises; every
+//! backend passes the same suite (`suite`). A write that has returned `Ok` survives a kill of the process and a loss
 //! of power.
 //!
 //! | backend | for |
@@ -17,6 +17,7 @@ pub mod clients;
 pub mod documents;
 pub mod error;
 pub mod grants;
+pub mod issuers;
 pub mod keys;
 pub mod leases;
 pub mod memory;
@@ -43,6 +44,7 @@ pub use clients::{ClientRecord, Clients};
 pub use documents::{DocumentRecord, Documents};
 pub use error::{Error, Problem};
 pub use grants::{ClientOrigin, DueGrant, GrantClient, GrantRecord, Grants, LastRenewal};
+pub use issuers::{IssuerRecord, Issuers};
 pub use keys::{AgentKey, IdHash, KeyHash, hash_id, hash_state, make_key};
 pub use leases::{Lease, LeaseKey, Leases, Taken};
 pub use memory::MemoryRecords;

@@ -3,6 +3,7 @@
 mod clients;
 mod documents;
 mod grants;
+mod issuers;
 mod leases;
 mod notices;
 mod operations;
@@ -22,6 +23,7 @@ use crate::clients::ClientRecord;
 use crate::documents::DocumentRecord;
 use crate::error::{Error, Problem};
 use crate::grants::GrantRecord;
+use crate::issuers::IssuerRecord;
 use crate::keys::{IdHash, KeyHash};
 use crate::leases::LeaseKey;
 use crate::model::{
@@ -60,6 +62,7 @@ struct State {
     /// In the order in which they were recorded.
     operations: Vec<operations::Entry>,
     present: BTreeMap<String, std::sync::Weak<()>>,
+    issuers: BTreeMap<String, IssuerRecord>,
 }
 
 impl State {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::clients::Clients;
 use crate::documents::Documents;
 use crate::grants::Grants;
+use crate::issuers::Issuers;
 use crate::leases::Leases;
 use crate::notices::Notices;
 use crate::operations::Operations;
@@ -27,6 +28,7 @@ pub trait Store:
     + Presence
     + VaultEntries
     + Documents
+    + Issuers
     + Resealing
 {
 }
@@ -42,6 +44,7 @@ impl<T> Store for T where
         + Presence
         + VaultEntries
         + Documents
+        + Issuers
         + Resealing
 {
 }

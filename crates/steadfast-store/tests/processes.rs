@@ -14,6 +14,7 @@ use std::sync::Arc;
 use steadfast_core::grant::{State, Tokens};
 use steadfast_core::identity::GrantGeneration;
 use steadfast_core::oauth::client::Auth;
+use steadfast_core::oauth::step_up::StepUp;
 use steadfast_core::{AgentName, ServerName, Wall};
 use steadfast_store::vault::{Key, KeyRing};
 use steadfast_store::{
@@ -299,6 +300,7 @@ fn next(present: Option<GrantRecord>, server: &str) -> GrantRecord {
             origin: ClientOrigin::MetadataDocument,
         },
         last_renewal: None,
+        step_up: StepUp::default(),
         sealed: None,
     }
 }

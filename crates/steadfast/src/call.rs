@@ -194,7 +194,7 @@ pub enum WhyKeptBack {
 }
 
 /// What is known of a request whose result was not observed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NotObserved {
     /// The server.
     pub server: String,
@@ -215,4 +215,7 @@ pub struct NotObserved {
     /// How its operation stands, where it is on record: that of every consequential call that left.
     #[serde(default)]
     pub operation: Option<Box<OperationReport>>,
+    /// The connection, where it says what a person must do before the like of it can succeed.
+    #[serde(default)]
+    pub connection: Option<Box<Report>>,
 }

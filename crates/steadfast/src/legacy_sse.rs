@@ -14,7 +14,7 @@ use steadfast_core::{Fault, Kind};
 use tokio::sync::oneshot;
 
 use crate::link::Link;
-use crate::perform::ask::media_of;
+use crate::perform::ask::{media_of, note_scope, scope_needed};
 use crate::perform::events::{Events, Read};
 use crate::perform::exchange::exchange;
 use crate::route::{Route, Upstream, redirect};
@@ -64,9 +64,15 @@ pub(crate) async fn open(upstream: &Upstream) -> Result<(Events, PathAndQuery), 
     let opening = async {
         upstream.ready().await.map_err(NoStream::Fault)?;
         let request = upstream.get(None, None, None);
+        let token = request.token;
         let reply = exchange(&upstream.pool, request, upstream.terms())
             .await
             .map_err(|unanswered| NoStream::Fault(unanswered.fault))?;
+        note_scope(upstream, token, || "GET".to_owned(), &reply).await;
+        if let Some(needed) = scope_needed(reply.status, &reply.headers) {
+            let fault = quirks::scope_insufficient(reply.status.as_u16(), &needed);
+            return Err(NoStream::Fault(fault));
+        }
         let status = reply.status.as_u16();
         if matches!(status, 401 | 403) || quirks::is_temporary(status) {
             let message = format!("the server answered a GET with {status}");

@@ -62,8 +62,8 @@ pub use call::{
 };
 pub use catalog::{Entry, Listing};
 pub use grants::{
-    BadImport, Callback, Doors, Import, NotOffered, NotSignedIn, Offer, Revoked, SignedIn,
-    SignedOut,
+    BadImport, Callback, Doors, Finished, Import, NotOffered, NotSignedIn, Offer, Revoked,
+    SignedIn, SignedOut,
 };
 pub use handle::{CallHandle, Notice};
 pub use keeper::{Change, Isolated, Keeper, Listener};

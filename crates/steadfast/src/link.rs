@@ -219,7 +219,8 @@ impl Link {
         // While calls succeed the connection is connected, whatever became of a renewal; what a person must
         // know about it is said all the same (interface, "The connection object").
         let of_grant = held.state.fault().filter(|fault| fault.person_needed());
-        let fault = view.state.fault().or(of_grant);
+        let of_scope = held.step_up.fault();
+        let fault = view.state.fault().or(of_grant).or(of_scope.as_ref());
         let grant = GrantReport::from(&held);
         let last = self.last_answer_wall.load(Ordering::Relaxed);
         Report {

@@ -4,7 +4,8 @@ use std::io::{self, IsTerminal as _};
 use std::process::{Command, Stdio};
 
 use clap::Args;
-use http::{HeaderMap, Method};
+use http::header::LOCATION;
+use http::{HeaderMap, Method, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use steadfast_core::code;
@@ -59,7 +60,10 @@ pub(crate) async fn run(context: &Context, arguments: Arguments) -> Result<Exit,
     let url = offer["url"].as_str().unwrap_or_default();
     show(context.output, &offer, url)?;
     if *paste {
-        finish(&daemon, &pasted(context.output)?).await?;
+        // The provider may refuse a scope that can be done without: then there is one more link.
+        while let Some(url) = finish(&daemon, &pasted(context.output)?).await? {
+            show(context.output, &json!({"url": url}), &url)?;
+        }
     } else if io::stdout().is_terminal() {
         open_browser(url);
     }
@@ -113,15 +117,20 @@ fn pasted(output: Output) -> Result<Url, Failure> {
     })
 }
 
-/// Brings the answer to the daemon in place of the browser.
-async fn finish(daemon: &Client, answer: &Url) -> Result<(), Failure> {
+/// Brings the answer to the daemon in place of the browser. Where it leads on to, if it does.
+async fn finish(daemon: &Client, answer: &Url) -> Result<Option<String>, Failure> {
     let path = format!("/oauth/callback?{}", answer.query().unwrap_or_default());
     let response = daemon
         .send(Method::GET, &path, HeaderMap::new(), None)
         .await?;
+    let next = response.headers().get(LOCATION);
+    let next = next.and_then(|next| Some(next.to_str().ok()?.to_owned()));
     let (status, page) = daemon.whole(response).await?;
     if status.is_success() {
-        return Ok(());
+        return Ok(None);
+    }
+    if status == StatusCode::SEE_OTHER && next.is_some() {
+        return Ok(next);
     }
     let said = first_paragraph(&String::from_utf8_lossy(&page));
     Err(Failure::new(code::SIGN_IN_REQUIRED, said))
@@ -148,11 +157,11 @@ async fn wait(
     (agent, server): (&str, &str),
     offer: &Value,
 ) -> Result<Exit, Failure> {
-    let url = &offer["url"];
     let ends: Option<Timestamp> = offer["expires_at"].as_str().and_then(|at| at.parse().ok());
     let mut connection = daemon.get(&["connections", agent, server]).await?;
     loop {
-        let is_open = connection["sign_in_url"] == *url;
+        // Also another one that has taken the place of ours.
+        let is_open = connection["sign_in_url"].is_string();
         let has_grant = !matches!(
             connection["grant"]["state"].as_str(),
             None | Some("none" | "refused")

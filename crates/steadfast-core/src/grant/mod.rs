@@ -48,6 +48,13 @@ pub struct Tokens {
 }
 
 impl Tokens {
+    /// Whether they lack a scope that the tokens before had. Where none are named, nobody knows.
+    #[must_use]
+    pub fn are_narrower_than(&self, before: &Self) -> bool {
+        let is_lost = |scope: &String| !self.scopes.contains(scope);
+        !self.scopes.is_empty() && before.scopes.iter().any(is_lost)
+    }
+
     /// Whether the access token may still be sent.
     #[must_use]
     pub const fn good(&self, now: Wall) -> bool {
@@ -328,6 +335,9 @@ pub enum Action {
     /// Let go of turn and lease.
     LetGo,
 }
+
+/// The reason of a [`Fact`] whose tokens have not all the scopes of those before.
+pub const SCOPE_NARROWED: &str = "scope_narrowed";
 
 /// What became true. Durable before the actions of its step run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,8 @@
 //! | module | rules of |
 //! | --- | --- |
 //! | [`discovery`] | RFC 9728, RFC 8414, OpenID Connect Discovery 1.0, in the order of the specification |
-//! | [`scopes`] | 2026-07-28 basic/authorization, "Scope Selection Strategy" and "Step-Up Authorization Flow" |
+//! | [`scopes`] | 2026-07-28 basic/authorization, "Scope Selection Strategy" |
+//! | [`step_up`] | 2026-07-28 basic/authorization, "Step-Up Authorization Flow" |
 //! | [`reach`] | which addresses a server's metadata may lead to |
 //! | [`client`] | 2026-07-28 basic/authorization/client-registration, and RFC 7591 |
 
@@ -12,3 +13,4 @@ pub mod client;
 pub mod discovery;
 pub mod reach;
 pub mod scopes;
+pub mod step_up;

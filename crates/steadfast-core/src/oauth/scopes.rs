@@ -14,8 +14,10 @@ pub struct Known<'a> {
     pub resource: Option<&'a [String]>,
     /// `scopes_supported` of the authorization server.
     pub issuer: &'a [String],
-    /// What was granted or asked for before.
-    pub before: &'a [String],
+    /// What was granted or asked for before, in this order.
+    pub before: &'a [&'a [String]],
+    /// What calls wanted that were refused for their scope ([`step_up`](super::step_up)).
+    pub wanted: &'a [String],
     /// Whether the authorization server refused `offline_access` before.
     pub no_offline_access: bool,
 }
@@ -24,38 +26,33 @@ pub struct Known<'a> {
 /// two operations would take turns in evicting each other's scope (SC-01).
 #[must_use]
 pub fn to_ask(known: &Known<'_>) -> Option<Vec<String>> {
+    // A step-up asks for the union with what was refused, and not for all that there is.
+    let supported = known.resource.filter(|_| known.wanted.is_empty());
     let base = if known.configured.is_empty() {
-        known.challenged.or(known.resource)
+        known.challenged.or(supported)
     } else {
         Some(known.configured)
     };
     let mut scopes: Vec<String> = Vec::new();
     let challenged = known.challenged.unwrap_or_default();
-    for scope in known
-        .before
-        .iter()
+    let before = known.before.iter().copied().flatten();
+    for scope in before
         .chain(base.unwrap_or_default())
         .chain(challenged)
+        .chain(known.wanted)
     {
         add(&mut scopes, scope);
     }
     let offers = known.issuer.iter().any(|scope| scope == OFFLINE_ACCESS);
-    if offers && !known.no_offline_access {
+    if known.no_offline_access {
+        scopes.retain(|scope| scope != OFFLINE_ACCESS);
+    } else if offers {
         add(&mut scopes, OFFLINE_ACCESS);
     }
     (!scopes.is_empty()).then_some(scopes)
 }
 
-/// What a refused call needs beyond what is held: the union to sign in with, or `None` where nothing new results and
-/// another sign-in would change nothing (SC-04).
-#[must_use]
-pub fn step_up(known: &Known<'_>) -> Option<Vec<String>> {
-    let wanted = to_ask(known)?;
-    let is_new = |scope: &String| !known.before.contains(scope) && scope != OFFLINE_ACCESS;
-    wanted.iter().any(is_new).then_some(wanted)
-}
-
-fn add(scopes: &mut Vec<String>, scope: &str) {
+pub(super) fn add(scopes: &mut Vec<String>, scope: &str) {
     if !scopes.iter().any(|known| known == scope) {
         scopes.push(scope.to_owned());
     }
@@ -92,18 +89,19 @@ mod tests {
 
     #[test]
     fn sc_01_scopes_grow_and_never_shrink() {
-        let mut before = list(&["init"]);
-        for (challenge, expected) in [
+        let (mut before, resource) = (list(&["init"]), list(&["everything"]));
+        for (wanted, expected) in [
             ("read", list(&["init", "read"])),
             ("write", list(&["init", "read", "write"])),
         ] {
-            let challenged = list(&[challenge]);
+            let wanted = list(&[wanted]);
             let known = Known {
-                challenged: Some(&challenged),
-                before: &before,
+                before: &[&before],
+                wanted: &wanted,
+                resource: Some(&resource),
                 ..Known::default()
             };
-            let asked = step_up(&known).unwrap();
+            let asked = to_ask(&known).unwrap();
             assert_eq!(asked, expected);
             before = asked;
         }
@@ -118,27 +116,10 @@ mod tests {
             ..Known::default()
         };
         assert_eq!(to_ask(&known), Some(list(&["read", "offline_access"])));
+        let granted = list(&["read", "offline_access"]);
+        let before = [&*granted];
+        known.before = &before;
         known.no_offline_access = true;
         assert_eq!(to_ask(&known), Some(list(&["read"])));
-    }
-
-    #[test]
-    fn sc_04_a_challenge_without_scopes_leads_to_one_step_up_at_most() {
-        let resource = list(&["api.read"]);
-        let granted = list(&["init"]);
-        let mut known = Known {
-            resource: Some(&resource),
-            before: &granted,
-            ..Known::default()
-        };
-        let union = step_up(&known).unwrap();
-        assert_eq!(union, list(&["init", "api.read"]));
-        known.before = &union;
-        assert_eq!(step_up(&known), None);
-        let nothing = Known {
-            before: &granted,
-            ..Known::default()
-        };
-        assert_eq!(step_up(&nothing), None);
     }
 }

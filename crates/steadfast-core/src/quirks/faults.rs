@@ -4,6 +4,7 @@ use super::body::{self, Message};
 use super::excerpt::{sanitise, title};
 use super::{Answer, Media};
 use crate::fault::{Fault, Kind};
+use crate::wire::challenge::{self, ScopeNeeded};
 
 /// JSON-RPC 2.0 section 5.1: internal error.
 const INTERNAL_ERROR: i64 = -32603;
@@ -13,9 +14,15 @@ const INTERNAL_ERROR: i64 = -32603;
 #[must_use]
 pub fn fault_of(answer: &Answer<'_>) -> Fault {
     let status = answer.status;
+    if let Some(needed) = challenge::scope_needed(status, answer.challenge) {
+        return scope_insufficient(status, &needed);
+    }
     match status {
         401 => Fault::new(Kind::SignInRequired, "the server wants a sign-in (401)"),
-        403 => forbidden(answer),
+        403 => Fault::new(
+            Kind::Forbidden,
+            format!("the server refuses (403){}", said(answer)),
+        ),
         // RFC 9110 sections 15.5.9 and 15.6.5: the server, or the one behind it, waited too long.
         408 | 504 => Fault::new(Kind::Timeout, format!("no answer in time ({status})"))
             .after(answer.retry_after),
@@ -39,25 +46,16 @@ pub fn fault_of(answer: &Answer<'_>) -> Fault {
     }
 }
 
-fn forbidden(answer: &Answer<'_>) -> Fault {
-    let challenge = answer.challenge.unwrap_or_default();
-    // RFC 6750 section 3.1.
-    if parameter(challenge, "error").is_some_and(|error| error == "insufficient_scope") {
-        let scope = parameter(challenge, "scope")
-            .map(|scope| sanitise(&scope))
-            .filter(|scope| !scope.is_empty());
-        return Fault::new(
-            Kind::ScopeInsufficient,
-            scope.map_or_else(
-                || "the grant does not cover this, and the server names no scope (403)".to_owned(),
-                |scope| format!("the grant lacks the scope {scope} (403)"),
-            ),
-        );
-    }
-    Fault::new(
-        Kind::Forbidden,
-        format!("the server refuses (403){}", said(answer)),
-    )
+/// The fault of a call that wants more than is granted.
+#[must_use]
+pub fn scope_insufficient(status: u16, needed: &ScopeNeeded) -> Fault {
+    let named = needed.scopes.as_deref().map(|scopes| scopes.join(" "));
+    let named = named.map(|scopes| sanitise(&scopes));
+    let message = named.map_or_else(
+        || format!("the grant does not cover this, and the server names no scope ({status})"),
+        |scopes| format!("the grant lacks the scope {scopes} ({status})"),
+    );
+    Fault::new(Kind::ScopeInsufficient, message)
 }
 
 /// A 4xx that has no fault of its own.
@@ -145,44 +143,4 @@ fn quoted(text: &str) -> String {
         excerpt if excerpt.is_empty() => String::new(),
         excerpt => format!(", \"{excerpt}\""),
     }
-}
-
-/// A parameter of a WWW-Authenticate challenge, in whatever legal way it is written: a token or a
-/// quoted string, white space around the equals sign, any case of the name, after any number of other
-/// parameters and schemes (RFC 9110 sections 11.2 and 5.6.4; DS-06).
-fn parameter(challenge: &str, wanted: &str) -> Option<String> {
-    let mut rest = challenge;
-    while let Some(equals) = rest.find('=') {
-        let name = rest
-            .get(..equals)?
-            .trim_end()
-            .rsplit([' ', '\t', ','])
-            .next()
-            .unwrap_or_default();
-        let (value, tail) = value(rest.get(equals + 1..)?.trim_start());
-        if name.eq_ignore_ascii_case(wanted) {
-            return Some(value);
-        }
-        rest = tail;
-    }
-    None
-}
-
-/// The value at the beginning of `text`, and what follows it.
-fn value(text: &str) -> (String, &str) {
-    let Some(quoted) = text.strip_prefix('"') else {
-        let end = text.find([',', ' ', '\t']).unwrap_or(text.len());
-        let (token, tail) = text.split_at(end);
-        return (token.to_owned(), tail);
-    };
-    let mut value = String::new();
-    let mut chars = quoted.char_indices();
-    while let Some((at, c)) = chars.next() {
-        match c {
-            '"' => return (value, quoted.get(at + 1..).unwrap_or_default()),
-            '\\' => value.extend(chars.next().map(|(_, escaped)| escaped)),
-            _ => value.push(c),
-        }
-    }
-    (value, "")
 }

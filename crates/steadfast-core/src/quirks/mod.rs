@@ -18,7 +18,7 @@ use crate::now::Millis;
 use crate::revision::Era;
 
 pub use excerpt::sanitise;
-pub use faults::fault_of;
+pub use faults::{fault_of, scope_insufficient};
 pub use grants::{TokenAnswer, token_answer};
 pub use results::blames_token;
 pub use rules::{Codes, Meaning, RULES, Rule};
@@ -67,7 +67,7 @@ pub struct Answer<'a> {
     pub media: Media,
     /// The body, or the first message of an event stream; at most its first 64 KiB.
     pub body: &'a [u8],
-    /// Whether a `WWW-Authenticate` header came.
+    /// The `WWW-Authenticate` header, its lines as one (RFC 9110 section 5.3).
     pub challenge: Option<&'a str>,
     /// The `Retry-After` header, already turned into a delay.
     pub retry_after: Option<Millis>,

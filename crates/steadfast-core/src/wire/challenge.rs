@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use super::token::scopes;
+
 /// One challenge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Challenge<'a> {
@@ -68,6 +70,35 @@ pub fn bearer<'a>(values: impl IntoIterator<Item = &'a str>) -> Option<Challenge
         .filter(|challenge| challenge.is("bearer"))
         // Of several the one that says something.
         .max_by_key(|challenge| usize::from(!challenge.params.is_empty()))
+}
+
+/// What a server wants that refuses a call because its token is good for less.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScopeNeeded {
+    /// The scopes that the call needs; `None` where the server names none (SC-04).
+    pub scopes: Option<Vec<String>>,
+    /// Where its metadata is.
+    pub resource_metadata: Option<String>,
+}
+
+/// The challenge with `insufficient_scope` among the values of all header lines (RFC 6750 section 3.1; RFC 9449
+/// section 7.1 has the same error under another scheme). It comes with 403; some servers answer 401, and a new token for
+/// the same grant would be refused as well (SC-02).
+#[must_use]
+pub fn scope_needed<'a>(
+    status: u16,
+    values: impl IntoIterator<Item = &'a str>,
+) -> Option<ScopeNeeded> {
+    if !matches!(status, 401 | 403) {
+        return None;
+    }
+    let mut challenges = values.into_iter().flat_map(read);
+    let challenge = challenges.find(|it| it.param("error") == Some("insufficient_scope"))?;
+    let named = challenge.param("scope").map(scopes);
+    Some(ScopeNeeded {
+        scopes: named.filter(|scopes| !scopes.is_empty()),
+        resource_metadata: challenge.param("resource_metadata").map(str::to_owned),
+    })
 }
 
 /// What is not read yet.
@@ -224,6 +255,32 @@ mod tests {
             bearer_in(&["Basic QWxhZGRpbg==", "DPoP algs=\"ES256\""]),
             None
         );
+    }
+
+    #[test]
+    fn the_needed_scopes_are_found_in_any_challenge() {
+        let needed = |lines: &[&'static str]| scope_needed(403, lines.iter().copied());
+        let found = needed(&[
+            r#"Basic realm="a, error=insufficient_scope""#,
+            r#"Bearer realm="x", ERROR = insufficient_scope, scope="a b", resource_metadata="u""#,
+        ]);
+        let found = found.unwrap();
+        assert_eq!(found.scopes.unwrap(), ["a", "b"]);
+        assert_eq!(found.resource_metadata.as_deref(), Some("u"));
+        for unnamed in [
+            r#"Bearer error="insufficient_scope""#,
+            r#"Bearer error="insufficient_scope", scope="""#,
+        ] {
+            assert_eq!(needed(&[unnamed]).unwrap().scopes, None);
+        }
+        assert_eq!(
+            needed(&[r#"Bearer error="invalid_token", scope="a""#]),
+            None
+        );
+        assert_eq!(needed(&[]), None);
+        let line = [r#"Bearer error="insufficient_scope""#];
+        assert!(scope_needed(401, line).is_some());
+        assert_eq!(scope_needed(400, line), None);
     }
 
     #[test]

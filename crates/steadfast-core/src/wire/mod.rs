@@ -8,9 +8,11 @@
 //! | [`splice`] | edits of raw JSON |
 //! | [`sse`] | server-sent events, both ways |
 //! | [`header`] | `Mcp-Name`, `Mcp-Param-*` and their Base64 sentinel |
+//! | [`caching`] | `Cache-Control`, `Expires`, `Age` |
 //! | [`challenge`] | `WWW-Authenticate` |
 //! | [`token`] | answers of a token endpoint, in JSON or form-encoded |
 
+pub mod caching;
 pub mod challenge;
 pub mod envelope;
 pub mod header;

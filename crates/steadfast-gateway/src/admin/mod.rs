@@ -36,7 +36,7 @@ pub(crate) struct State {
     pub(crate) records: SharedRecords,
     pub(crate) store: SharedStore,
     pub(crate) directory: Directory,
-    /// Where browsers come back to.
+    /// Where browsers reach this daemon.
     pub(crate) doors: Doors,
 }
 

@@ -8,12 +8,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderName, StatusCode};
 use serde_json::json;
 use steadfast::report::rfc3339;
-use steadfast::{Callback, Doors, NotSignedIn, SignedIn};
+use steadfast::{Callback, Doors, Finished, NotSignedIn, SignedIn};
 use steadfast_core::oauth::client::application_type;
 use url::Url;
 
@@ -63,7 +64,8 @@ async fn document(Given(state): Given<Shared>) -> Response {
 /// The browser comes back from the authorization server.
 async fn callback(Given(state): Given<Shared>, Query(callback): Query<Callback>) -> Response {
     match state.keeper.finish_sign_in(callback).await {
-        Ok(signed_in) => page(StatusCode::OK, "Signed in", &told(&signed_in)),
+        Ok(Finished::SignedIn(signed_in)) => page(StatusCode::OK, "Signed in", &told(&signed_in)),
+        Ok(Finished::GoesOn(offer)) => go_on(&offer.url),
         Err(error) => {
             let status = match &error {
                 NotSignedIn::Unknown | NotSignedIn::Expired => StatusCode::GONE,
@@ -79,6 +81,16 @@ async fn callback(Given(state): Given<Shared>, Query(callback): Query<Callback>)
             )
         }
     }
+}
+
+/// The browser goes on to the authorization server once more. The link holds `state`: nobody keeps it.
+fn go_on(url: &str) -> Response {
+    let headers = [
+        (LOCATION, url),
+        (CACHE_CONTROL, "no-store"),
+        (REFERRER_POLICY, "no-referrer"),
+    ];
+    (StatusCode::SEE_OTHER, headers).into_response()
 }
 
 fn told(signed_in: &SignedIn) -> Vec<String> {

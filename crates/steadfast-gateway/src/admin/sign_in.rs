@@ -44,10 +44,7 @@ async fn sign_in(
         })?
     };
     let link = link_or_new(&state, &agent, &server).await?;
-    let offer = state
-        .keeper
-        .begin_sign_in(&link, &state.doors, wish.restart)
-        .await?;
+    let offer = state.keeper.begin_sign_in(&link, wish.restart).await?;
     Ok(Json(json!({
         "url": offer.url,
         "attempt": offer.attempt,

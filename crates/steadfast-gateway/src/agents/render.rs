@@ -2,7 +2,7 @@
 //! JSON-RPC errors for everything else.
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use steadfast::{KeptBack, NoSuchTool, NotObserved, OperationReport, Report, WhyKeptBack};
 use steadfast_core::effect::Executed;
 use steadfast_core::{Era, code};
@@ -41,8 +41,12 @@ pub(crate) struct Known {
 pub(crate) fn not_observed(about: &About, what: &NotObserved) -> Bytes {
     let mut operation = operation(what);
     let text = not_observed_text(what);
+    let connection = what.connection.as_ref();
+    let connection = connection.and_then(|report| serde_json::to_value(report).ok());
     if about.method() == b"tools/call" {
-        return tool_error(about, &text, OPERATION, operation);
+        let mut meta = vec![(OPERATION, operation)];
+        meta.extend(connection.map(|connection| (CONNECTION, connection)));
+        return tool_error(about, &text, meta);
     }
     if let Some(members) = operation.as_object_mut() {
         let code = what
@@ -51,6 +55,7 @@ pub(crate) fn not_observed(about: &About, what: &NotObserved) -> Bytes {
             .map_or(code::NOT_OBSERVED, |fault| fault.kind.code());
         members.insert("code".to_owned(), code.to_string().into());
         members.insert("hint".to_owned(), code.hint.into());
+        members.extend(connection.map(|it| ("connection".to_owned(), it)));
     }
     rpc_error(Some(&about.id), INTERNAL_ERROR, &text, Some(&operation))
 }
@@ -130,7 +135,7 @@ pub(crate) fn kept_back(about: &About, what: &KeptBack) -> Bytes {
             }
         }
     }
-    tool_error(about, &text, OPERATION, operation)
+    tool_error(about, &text, vec![(OPERATION, operation)])
 }
 
 /// The operation object.
@@ -171,7 +176,7 @@ fn operation(what: &NotObserved) -> Value {
 fn not_observed_text(what: &NotObserved) -> String {
     let name = what.tool.as_deref().unwrap_or(&what.method);
     let evidence = &what.evidence;
-    match what.executed {
+    let mut text = match what.executed {
         Executed::No => format!(
             "{name} was not executed by the server `{}`: {evidence}. Nothing has changed there.",
             what.server
@@ -181,7 +186,15 @@ fn not_observed_text(what: &NotObserved) -> String {
              Do not call it again before you have found out at the server `{}`.",
             what.server
         ),
+    };
+    if let Some(report) = &what.connection {
+        let fault = report.fault.as_ref().map(|fault| &fault.message);
+        if let Some(message) = fault.filter(|message| *message != evidence) {
+            text.push_str(&format!(" {}.", message.trim_end_matches('.')));
+        }
+        text.push_str(&person_needed(report));
     }
+    text
 }
 
 /// The response to a call while the server is not available.
@@ -208,7 +221,11 @@ fn unavailable_tool(about: &About, report: &Report, known: &Known) -> Bytes {
         return rpc_error(Some(&about.id), INVALID_PARAMS, &message, None);
     }
     let connection = serde_json::to_value(report).unwrap_or_default();
-    tool_error(about, &unavailable_text(report), CONNECTION, connection)
+    tool_error(
+        about,
+        &unavailable_text(report),
+        vec![(CONNECTION, connection)],
+    )
 }
 
 fn unavailable_error(about: &About, report: &Report) -> Bytes {
@@ -231,13 +248,20 @@ fn unavailable_text(report: &Report) -> String {
     if let Some(next) = &report.next {
         text.push_str(&format!(" Next: {}, at {}.", next.reason, next.at));
     }
+    text.push_str(&person_needed(report));
+    text.push_str(" The call was not sent.");
+    text
+}
+
+/// What a person must do, and where; empty where none is needed.
+fn person_needed(report: &Report) -> String {
+    let mut text = String::new();
     if let Some(fault) = report.fault.as_ref().filter(|fault| fault.person_needed) {
         text.push_str(&format!(" A person is needed: {}", fault.hint));
     }
     if let Some(url) = &report.sign_in_url {
         text.push_str(&format!(" Sign in at {url}."));
     }
-    text.push_str(" The call was not sent.");
     text
 }
 
@@ -256,11 +280,15 @@ fn tool_list(era: Era, tools: &[u8]) -> Vec<u8> {
 }
 
 /// A result of a tool that says what went wrong, so that the model sees it.
-fn tool_error(about: &About, text: &str, key: &str, what: Value) -> Bytes {
+fn tool_error(about: &About, text: &str, meta: Vec<(&str, Value)>) -> Bytes {
+    let meta: Map<String, Value> = meta
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect();
     let mut body = json!({
         "content": [{"type": "text", "text": text}],
         "isError": true,
-        "_meta": {key: what},
+        "_meta": meta,
     });
     if let (Era::Modern, Some(members)) = (about.era, body.as_object_mut()) {
         members.insert("resultType".to_owned(), "complete".into());

@@ -26,6 +26,7 @@ fn lost(tool: Option<&str>, executed: Executed) -> NotObserved {
         evidence: "stream ended before the response".to_owned(),
         fault: None,
         operation: None,
+        connection: None,
     }
 }
 

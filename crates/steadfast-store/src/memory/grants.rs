@@ -3,6 +3,7 @@ use std::ops::Bound;
 
 use async_trait::async_trait;
 use steadfast_core::grant::State as GrantState;
+use steadfast_core::oauth::step_up::StepUp;
 use steadfast_core::{AgentName, ServerName, Wall};
 
 use super::{MemoryRecords, State};
@@ -82,6 +83,7 @@ impl Grants for MemoryRecords {
                 grant.state = GrantState::None;
                 grant.wake_at = None;
                 grant.last_renewal = None;
+                grant.step_up = StepUp::default();
                 grant.sealed = None;
                 Swap::Stored(grant.version)
             }

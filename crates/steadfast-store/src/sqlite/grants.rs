@@ -2,6 +2,7 @@ use async_trait::async_trait;
 use sqlx::query;
 use steadfast_core::grant::State;
 use steadfast_core::identity::GrantGeneration;
+use steadfast_core::oauth::step_up::StepUp;
 use steadfast_core::{AgentName, ServerName, Wall};
 
 use super::SqliteRecords;
@@ -61,6 +62,7 @@ impl Stored for GrantRecord {
             token_endpoint: row.get("token_endpoint")?,
             client: row.json("client")?,
             last_renewal: row.maybe_json("last_renewal")?,
+            step_up: row.maybe_json("step_up")?.unwrap_or_default(),
             sealed: row.maybe_sealed()?,
         })
     }
@@ -99,6 +101,7 @@ impl SqliteRecords {
     /// The new values, in the order in which both statements of a swap begin.
     fn grant_values(&self, sql: &'static str, grant: &GrantRecord) -> Result<Statement, Error> {
         let last_renewal = grant.last_renewal.as_ref();
+        let step_up = Some(&grant.step_up).filter(|it| **it != StepUp::default());
         Ok(query(sql)
             .bind(text(&grant.agent))
             .bind(server_text(&grant.server))
@@ -111,6 +114,7 @@ impl SqliteRecords {
             .bind(grant.token_endpoint.clone())
             .bind(self.json(&grant.client)?)
             .bind(last_renewal.map(|last| self.json(last)).transpose()?)
+            .bind(step_up.map(|step_up| self.json(step_up)).transpose()?)
             .bind(grant.sealed.as_ref().map(|it| it.as_bytes().to_vec())))
     }
 }
@@ -147,12 +151,12 @@ impl Grants for SqliteRecords {
     async fn swap_grant(&self, grant: &GrantRecord) -> Result<Swap<GrantRecord>, Error> {
         let write = if grant.version == Version::NONE {
             "INSERT INTO grants (agent, server, version, generation, state, wake_at, issuer, resource, \
-             token_endpoint, client, last_renewal, sealed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
-             ON CONFLICT DO NOTHING"
+             token_endpoint, client, last_renewal, step_up, sealed) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
         } else {
             "UPDATE grants SET version = ?3, generation = ?4, state = ?5, wake_at = ?6, issuer = ?7, \
-             resource = ?8, token_endpoint = ?9, client = ?10, last_renewal = ?11, \
-             sealed = CASE WHEN generation < ?4 THEN ?12 ELSE sealed END \
+             resource = ?8, token_endpoint = ?9, client = ?10, last_renewal = ?11, step_up = ?12, \
+             sealed = CASE WHEN generation < ?4 THEN ?13 ELSE sealed END \
              WHERE agent = ?1 AND server = ?2 AND version = ?3 - 1 AND generation <= ?4"
         };
         let write = self.grant_values(write, grant)?;
@@ -168,7 +172,7 @@ impl Grants for SqliteRecords {
     ) -> Result<Swap<GrantRecord>, Error> {
         let write = query(
             "UPDATE grants SET version = version + 1, state = ?, wake_at = NULL, last_renewal = NULL, \
-             sealed = NULL WHERE agent = ? AND server = ? AND version = ?",
+             step_up = NULL, sealed = NULL WHERE agent = ? AND server = ? AND version = ?",
         )
         .bind(self.json(&State::None)?)
         .bind(text(agent))

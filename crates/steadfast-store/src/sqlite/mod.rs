@@ -5,6 +5,7 @@ mod documents;
 mod fault;
 mod file;
 mod grants;
+mod issuers;
 mod leases;
 mod notices;
 mod open;

@@ -309,7 +309,7 @@ async fn a_check_that_takes_too_long_is_cut_short() {
     records.put_meta("1", "1").await.unwrap();
     records.close().await;
     let mut bytes = fs::read(&path).unwrap();
-    // SQLite checks the last leaf of a tree first, so that this one comes late.
+    // Behind the roots of all trees. SQLite checks the last leaf of a tree first, so that this one comes late.
     bytes[80 * 4_096..81 * 4_096].fill(0xa5);
     fs::write(&path, bytes).unwrap();
     assert_refused(&path, Problem::Damaged).await;

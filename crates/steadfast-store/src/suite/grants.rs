@@ -2,6 +2,7 @@
 
 use steadfast_core::grant::State;
 use steadfast_core::identity::GrantGeneration;
+use steadfast_core::oauth::step_up::StepUp;
 use steadfast_core::{AgentName, ServerName, Wall};
 
 use super::samples::{agent, grant, renewed, server};
@@ -22,6 +23,12 @@ async fn put(store: &SharedStore, grant: &GrantRecord) -> Version {
     }
 }
 
+fn asked_for_more() -> StepUp {
+    let mut step_up = StepUp::default();
+    step_up.signed_in(&["a".to_owned(), "b".to_owned()], &["a".to_owned()]);
+    step_up
+}
+
 /// Every field, with and without a value.
 pub async fn grants_come_back_as_they_were_put(store: SharedStore) {
     assert_eq!(find(&store, "a", "crm").await, None);
@@ -40,6 +47,7 @@ pub async fn grants_come_back_as_they_were_put(store: SharedStore) {
         at: Wall(7),
         outcome: "renewed".to_owned(),
     });
+    first.step_up = asked_for_more();
     first.sealed = None;
     assert_eq!(put(&store, &first).await, Version(2));
     first.version = Version(2);
@@ -147,6 +155,7 @@ pub async fn a_removed_grant_leaves_its_numbers_and_no_tokens(store: SharedStore
     let lost = store.remove_grant(&a, &crm, Version(1)).await.unwrap();
     assert_eq!(lost, Swap::Lost(None));
     let mut present = renewed(&grant("a", "crm"), 3);
+    present.step_up = asked_for_more();
     present.version = put(&store, &present).await;
     present.version = put(&store, &present).await;
     // A sign-in that came between was not revoked.
@@ -160,6 +169,7 @@ pub async fn a_removed_grant_leaves_its_numbers_and_no_tokens(store: SharedStore
     assert_eq!(left.sealed, None);
     assert_eq!(left.state, State::None);
     assert_eq!(left.wake_at, None);
+    assert_eq!(left.step_up, StepUp::default());
     assert_eq!(left.generation, GrantGeneration(3));
     assert_eq!(store.grants(None, 9).await.unwrap(), []);
     assert_eq!(store.next_wake().await.unwrap(), None);

@@ -13,6 +13,7 @@ mod clients;
 mod documents;
 mod filling;
 mod grants;
+mod issuers;
 mod leases;
 mod notices;
 mod operations;
@@ -27,6 +28,7 @@ pub use clients::*;
 pub use documents::*;
 pub use filling::fill_grants;
 pub use grants::*;
+pub use issuers::*;
 pub use leases::*;
 pub use notices::*;
 pub use operations::*;
@@ -107,6 +109,7 @@ macro_rules! instantiate {
             resealing_replaces_only_what_was_read
             documents_come_back_as_they_were_fetched
             old_documents_are_forgotten
+            what_was_learned_is_kept_per_issuer
             settings_are_replaced
             configuration_keeps_its_order_and_its_numbers
             texts_of_any_kind_survive

@@ -8,6 +8,7 @@ use sha2::{Digest as _, Sha256};
 use steadfast_core::grant::{State, Strikes, Tokens};
 use steadfast_core::identity::GrantGeneration;
 use steadfast_core::oauth::client::Auth;
+use steadfast_core::oauth::step_up::StepUp;
 use steadfast_core::operation::{
     Contract, KeyContract, LookupContract, State as OperationState, Trail,
 };
@@ -130,6 +131,7 @@ pub(crate) fn grant(agent: &str, server: &str) -> GrantRecord {
         token_endpoint: Some("https://as.example/token".to_owned()),
         client: grant_client(),
         last_renewal: None,
+        step_up: StepUp::default(),
         sealed: Some(Sealed::from(b"tokens 1".to_vec())),
     }
 }

@@ -14,8 +14,7 @@ use super::Listing;
 use crate::clock;
 use crate::drive::open::own_meta;
 use crate::link::Link;
-use crate::perform::ask::{Asked, ask};
-use crate::perform::exchange::exchange;
+use crate::perform::ask::{Asked, ask, post_for_stream};
 use crate::route::{MCP_METHOD, Route};
 
 /// A list longer than this many pages has no end.
@@ -106,10 +105,7 @@ async fn ask_over_http_sse(
     let answer = route.waiting.register(id);
     let upstream = &route.upstream;
     upstream.ready().await?;
-    let request = route.post(headers, body);
-    exchange(&upstream.pool, request, upstream.terms())
-        .await
-        .map_err(|unanswered| unanswered.fault)?;
+    post_for_stream(route, headers, body).await?;
     let limit = upstream.retry.request_timeout.duration();
     match tokio::time::timeout(limit, answer).await {
         Ok(Ok(message)) => Ok(Asked::on_stream(message)),

@@ -15,7 +15,7 @@ use super::open::{self, Opened};
 use super::{Driver, Input, Pending, listen, settle};
 use crate::clock;
 use crate::link::Link;
-use crate::perform::ask::ask;
+use crate::perform::ask::{ask, post_for_stream};
 use crate::route::{MCP_METHOD, Route};
 
 impl Driver {
@@ -452,7 +452,12 @@ async fn check(link: &Arc<Link>, route: &Arc<Route>) -> Result<Health, Fault> {
     let is_json_rpc = steadfast_core::wire::envelope::read(&asked.body).is_ok();
     let is_alive = unknown || (is_json_rpc && !refuses);
     if !is_alive {
-        return Err(quirks::fault_of(&answer));
+        let fault = quirks::fault_of(&answer);
+        // What is missing is on record. The server lives, and may serve what the grant is enough for.
+        let is_known = route.upstream.credential().lacks_any_scope();
+        if fault.kind != Kind::ScopeInsufficient || !is_known {
+            return Err(fault);
+        }
     }
     link.heard();
     if unknown && route.era() == Era::Legacy && !link.knows_no_ping() {
@@ -465,10 +470,7 @@ async fn check_http_sse(route: &Arc<Route>, id: i64, question: Bytes) -> Result<
     let answer = route.waiting.register(id);
     let upstream = &route.upstream;
     upstream.ready().await?;
-    let request = route.post(route.headers.clone(), question);
-    crate::perform::exchange::exchange(&upstream.pool, request, upstream.terms())
-        .await
-        .map_err(|unanswered| unanswered.fault)?;
+    post_for_stream(route, route.headers.clone(), question).await?;
     let limit = upstream.retry.request_timeout.duration();
     match tokio::time::timeout(limit, answer).await {
         Ok(Ok(_)) => Ok(Health::Alive),

@@ -12,7 +12,7 @@ use steadfast_core::wire::sse;
 
 use super::Input;
 use crate::link::Link;
-use crate::perform::ask::{media_of, retry_after};
+use crate::perform::ask::{is_unauthorized, media_of, note_scope, retry_after};
 use crate::perform::events::{Events, Read};
 use crate::perform::exchange::{Reply, Terms, exchange};
 use crate::route::Route;
@@ -44,7 +44,8 @@ pub(super) async fn listen(
         Ok(reply) => reply,
         Err(_) => return tell(failed),
     };
-    if reply.status == StatusCode::UNAUTHORIZED && route.renewed_for_stream(token).await {
+    let is_newer = note_scope(upstream, token, || "GET".to_owned(), &reply).await;
+    if is_newer || (is_unauthorized(&reply) && route.renewed_for_stream(token).await) {
         return tell(failed);
     }
     if let Some(declined) = declined(&reply, attempt) {

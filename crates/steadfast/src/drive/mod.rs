@@ -11,6 +11,7 @@ mod actions;
 mod listen;
 pub(crate) mod open;
 mod recheck;
+mod scopes;
 mod settle;
 mod subscribe;
 mod woke;
@@ -28,6 +29,7 @@ use tokio::task::JoinHandle;
 
 use self::open::Opened;
 use crate::clock;
+use crate::grants::ScopeChange;
 use crate::keeper::Shared;
 use crate::link::{Link, Phase};
 use crate::route::{Route, Upstream};
@@ -59,6 +61,8 @@ pub(crate) enum Input {
     Remembered(oneshot::Sender<()>),
     /// The configuration: `Ok(None)` where the connection is switched off.
     Configure(Result<Option<Arc<Upstream>>, Fault>),
+    /// The grant has other scopes.
+    Scopes(ScopeChange),
     /// The machine slept.
     Woke(Slept),
     /// Reconnect now, whatever the schedule says; told once that has settled.
@@ -190,6 +194,7 @@ impl Driver {
                 let _ = kept.send(());
             }
             Input::Configure(configured) => self.configure(configured).await,
+            Input::Scopes(change) => self.scopes_changed(change).await,
             Input::Woke(slept) => self.woke(slept).await,
             Input::Reload(settled) => {
                 self.reloads.push(settled);

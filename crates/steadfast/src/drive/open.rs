@@ -12,7 +12,7 @@ use steadfast_store::{SessionRecord, SharedRecords};
 
 use crate::legacy_sse::{self, NoStream};
 use crate::link::{Hello, Link};
-use crate::perform::ask::{Asked, ask};
+use crate::perform::ask::{Asked, ask, note_scope, post_for_stream, scope_needed};
 use crate::perform::events::Events;
 use crate::perform::exchange::exchange;
 use crate::route::{MCP_METHOD, Route, Upstream};
@@ -323,12 +323,7 @@ impl Handshake<'_> {
         let answer = route.waiting.register(id);
         let body = Bytes::from(initialize(self.link, id, revision));
         self.upstream.ready().await?;
-        let sent = exchange(
-            &self.upstream.pool,
-            route.post(route.headers.clone(), body),
-            self.upstream.terms(),
-        );
-        sent.await.map_err(|unanswered| unanswered.fault)?;
+        post_for_stream(&route, route.headers.clone(), body).await?;
         let limit = self.upstream.retry.request_timeout.duration();
         let message = tokio::time::timeout(limit, answer)
             .await
@@ -384,10 +379,16 @@ async fn initialized(route: &Arc<Route>) -> Result<(), Fault> {
     let upstream = &route.upstream;
     upstream.ready().await?;
     let request = route.post(route.headers.clone(), body);
+    let token = request.token;
     let reply = exchange(&upstream.pool, request, upstream.terms())
         .await
         .map_err(|unanswered| unanswered.fault)?;
+    let operation = || "notifications/initialized".to_owned();
+    note_scope(upstream, token, operation, &reply).await;
     let status = reply.status;
+    if let Some(needed) = scope_needed(status, &reply.headers) {
+        return Err(quirks::scope_insufficient(status.as_u16(), &needed));
+    }
     if status.is_client_error() || status.is_server_error() {
         let message = format!("the server refused notifications/initialized ({status})");
         return Err(Fault::new(Kind::ProtocolMismatch, message));
@@ -396,7 +397,8 @@ async fn initialized(route: &Arc<Route>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Ends a session, best effort: many servers answer 405, some not at all (OP-06).
+/// Ends a session, best effort: many servers answer 405, some not at all (OP-06). Nobody is asked to sign in for a scope
+/// that only this would need.
 pub(crate) async fn delete(route: &Route, session: &SessionId) {
     end(&route.upstream, Some(route.known.revision), session).await;
 }

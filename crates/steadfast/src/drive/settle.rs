@@ -35,6 +35,8 @@ pub(super) async fn settle(
     match link.ask_for_tools(route).await {
         Ok(()) => {}
         Err(fault) => match fault.kind {
+            // What is missing is on record, and other calls may do with what is granted.
+            Kind::ScopeInsufficient if route.upstream.credential().lacks_any_scope() => {}
             // The connection works; a list that cannot be read leaves the last complete one in place.
             Kind::ProtocolMismatch | Kind::NotAnMcpAnswer => {
                 tracing::warn!(

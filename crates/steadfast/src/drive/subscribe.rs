@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode};
+use http::HeaderValue;
 use steadfast_core::identity::{AttemptId, RpcId};
 use steadfast_core::quirks::{self, Media};
 use steadfast_core::stream::Policy;
@@ -16,7 +16,7 @@ use super::open::own_meta;
 use super::{Driver, Input, recheck};
 use crate::clock;
 use crate::link::Link;
-use crate::perform::ask::{media_of, retry_after};
+use crate::perform::ask::{is_unauthorized, media_of, note_scope, retry_after};
 use crate::perform::events::{Events, Read};
 use crate::perform::exchange::{Reply, Terms, exchange};
 use crate::route::{MCP_METHOD, Route};
@@ -50,6 +50,11 @@ impl Kept {
     /// Whether the server has yet to answer.
     pub(super) fn is_opening(&self) -> bool {
         matches!(self.state, State::Opening { .. })
+    }
+
+    /// Whether the server does not take it for now.
+    pub(super) fn is_declined(&self) -> bool {
+        matches!(self.state, State::NotOffered(_) | State::Resting { .. })
     }
 
     fn close(&mut self, attempt: AttemptId) {
@@ -224,7 +229,9 @@ async fn listen(
     let Ok(reply) = exchange(&upstream.pool, request, terms).await else {
         return tell(failed);
     };
-    if reply.status == StatusCode::UNAUTHORIZED && route.renewed_for_stream(token).await {
+    let operation = || "subscriptions/listen".to_owned();
+    let is_newer = note_scope(upstream, token, operation, &reply).await;
+    if is_newer || (is_unauthorized(&reply) && route.renewed_for_stream(token).await) {
         return tell(failed);
     }
     if !reply.status.is_success() || media_of(&reply.headers) != Media::EventStream {

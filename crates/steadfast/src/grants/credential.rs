@@ -8,6 +8,8 @@ use steadfast_core::Fault;
 use steadfast_core::grant::Event;
 use steadfast_core::identity::GrantGeneration;
 
+use super::slot::ScopeChange;
+use super::step_up::Refused;
 use super::{Grants, Held, Owner, Slot};
 
 /// The credential of one connection.
@@ -93,6 +95,37 @@ impl Credential {
                     .await;
             });
         }
+    }
+
+    /// The server refused a request because the grant is too narrow. Where that may help, a person is asked to sign in for
+    /// more; the link is waited for at most `patience`. Whether there is a newer token by now, worth another try.
+    pub(crate) async fn lacks_scope(&self, refused: Refused, patience: Duration) -> bool {
+        let (grants, owner) = (&self.grants, &self.owner);
+        grants
+            .lacks_scope(owner, &self.slot, refused, patience)
+            .await
+    }
+
+    /// Whether any call is refused for its scope, and on record for that.
+    pub(crate) fn lacks_any_scope(&self) -> bool {
+        self.slot.lacks_any_scope()
+    }
+
+    /// The server took a request. News only where it had refused the like of it for its scope.
+    pub(crate) fn scope_suffices(&self, operation: impl FnOnce() -> String) {
+        if !self.slot.lacks_any_scope() {
+            return;
+        }
+        let operation = operation();
+        if self.slot.held().step_up.lacks(&operation) {
+            let (grants, owner) = (Arc::clone(&self.grants), self.owner.clone());
+            tokio::spawn(async move { grants.scope_suffices(&owner, &operation).await });
+        }
+    }
+
+    /// How the scopes changed since this was last asked.
+    pub(crate) fn take_scope_change(&self) -> ScopeChange {
+        self.slot.take_scope_change()
     }
 
     /// A result says that a token is no good, although the server let the call pass (AU-03). Calls wait from now on

@@ -9,6 +9,7 @@ use steadfast_core::grant::{Event, State, schedule};
 use steadfast_core::identity::GrantGeneration;
 use steadfast_core::oauth::client::Auth;
 use steadfast_core::oauth::discovery::canonical;
+use steadfast_core::oauth::step_up::StepUp;
 use steadfast_core::wire::token::scopes;
 use steadfast_store::{
     ClientOrigin, Error, GrantClient, GrantRecord, GrantSecrets, Problem, Version,
@@ -91,6 +92,8 @@ impl Grants {
                 record.resource.clone_from(&resource);
                 record.client = client.clone();
                 record.last_renewal = None;
+                // What they were asked for is not known.
+                record.step_up.signed_in(&[], &[]);
             })),
         };
         let fed = self.feed(owner, event, along).await?;
@@ -206,6 +209,7 @@ pub(super) fn blank(owner: &Owner) -> GrantRecord {
             origin: ClientOrigin::Imported,
         },
         last_renewal: None,
+        step_up: StepUp::default(),
         sealed: None,
     }
 }

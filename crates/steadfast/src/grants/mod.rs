@@ -11,6 +11,7 @@
 //! | [`slot`] | the newest access token, in memory |
 //! | [`credential`] | one connection's part: at send time, and at a 401 |
 //! | [`import`] | tokens from elsewhere |
+//! | [`step_up`] | calls that want more than is granted |
 //! | [`sign_in`] | tokens that a person gets us, and giving them back |
 
 mod credential;
@@ -18,9 +19,10 @@ mod import;
 mod renewal;
 mod sign_in;
 mod slot;
+mod step_up;
 pub(crate) mod supervisor;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,6 +30,7 @@ use http::HeaderValue;
 use parking_lot::{Mutex, RwLock};
 use steadfast_core::grant::{self, Action, Event, Policy, Tokens};
 use steadfast_core::identity::GrantGeneration;
+use steadfast_core::oauth::step_up as step_up_rules;
 use steadfast_core::{AgentName, AttemptId, Fault, ServerName, Wall};
 use steadfast_store::{
     ClientOrigin, Error, ExposeSecret as _, GrantClient, GrantRecord, GrantSecrets, Lease,
@@ -37,8 +40,11 @@ use tokio::sync::{Notify, Semaphore, broadcast};
 
 pub(crate) use credential::Credential;
 pub use import::{BadImport, Import};
-pub use sign_in::{Callback, Doors, NotOffered, NotSignedIn, Offer, Revoked, SignedIn, SignedOut};
-pub(crate) use slot::{Held, Slot};
+pub use sign_in::{
+    Callback, Doors, Finished, NotOffered, NotSignedIn, Offer, Revoked, SignedIn, SignedOut,
+};
+pub(crate) use slot::{Held, ScopeChange, Slot};
+pub(crate) use step_up::{Refused, operation};
 
 use crate::clock;
 use crate::config;
@@ -75,8 +81,10 @@ pub(crate) struct Grants {
     settings: config::Renewal,
     /// How long a person may take to sign in.
     attempt_lifetime: config::Span,
-    /// The issuers that refused the scope `offline_access`.
-    no_offline_access: Mutex<BTreeSet<String>>,
+    /// How often a person is asked for further scopes.
+    step_ups: step_up_rules::Policy,
+    /// Where browsers reach this daemon, once somebody has said so.
+    doors: RwLock<Option<Doors>>,
     /// How long one request to an authorization server may take: shorter than the lease that covers it.
     request_limit: Duration,
     dialer: Arc<Dialer>,
@@ -133,7 +141,8 @@ impl Grants {
             request_limit: settings.retry.request_timeout.duration().min(lease / 2),
             settings: renewal,
             attempt_lifetime: settings.sign_in.attempt_lifetime,
-            no_offline_access: Mutex::default(),
+            step_ups: settings.sign_in.step_ups(),
+            doors: RwLock::default(),
             holder: format!("{:016x}", u64::from_be_bytes(number)),
             store: Arc::clone(&secrets.store),
             vault: Arc::clone(&secrets.vault),
@@ -370,6 +379,7 @@ impl Grants {
                 bearer,
                 issuer: record.issuer.clone(),
                 last_renewal: record.last_renewal.clone(),
+                step_up: record.step_up.clone(),
                 doubted: false,
             });
         }
@@ -378,6 +388,10 @@ impl Grants {
 }
 
 impl Grants {
+    pub(crate) fn set_doors(&self, doors: Doors) {
+        *self.doors.write() = Some(doors);
+    }
+
     /// Shows a link, or none, in the connection object.
     fn show_offer(&self, owner: &Owner, offer: Option<Offer>) {
         let slot = self.slots.read().get(owner).cloned();

@@ -301,7 +301,8 @@ impl Grants {
             );
             return (Found::Nothing(fault), None);
         };
-        let fetcher = self.fetcher(&server);
+        // What is kept says where the endpoint was.
+        let fetcher = self.fetcher(&server).anew();
         let mut notes = Vec::new();
         let metadata = issuer_metadata(&fetcher, &record.issuer, &mut notes).await;
         tracing::debug!(?notes, agent = %owner.0, server = %owner.1, "rediscovered");
@@ -357,6 +358,7 @@ impl Grants {
             server.allow_private_network,
             self.request_limit,
         )
+        .with_documents(Arc::clone(&self.store))
     }
 }
 

@@ -7,6 +7,7 @@ use http::HeaderValue;
 use parking_lot::Mutex;
 use steadfast_core::grant::State;
 use steadfast_core::identity::GrantGeneration;
+use steadfast_core::oauth::step_up::StepUp;
 use steadfast_core::{Fault, Kind};
 use steadfast_store::Version;
 use tokio::sync::watch;
@@ -24,6 +25,8 @@ pub(crate) struct Held {
     pub(crate) bearer: Option<HeaderValue>,
     pub(crate) issuer: String,
     pub(crate) last_renewal: Option<steadfast_store::LastRenewal>,
+    /// Which calls want more than is granted.
+    pub(crate) step_up: StepUp,
     /// A result has just said that the token is no good, and what follows from that is not written yet.
     pub(crate) doubted: bool,
 }
@@ -36,6 +39,7 @@ impl Held {
             bearer: None,
             issuer: String::new(),
             last_renewal: None,
+            step_up: StepUp::default(),
             doubted: false,
         }
     }
@@ -43,6 +47,19 @@ impl Held {
     /// Whether there was a grant once, and somebody signed out.
     pub(crate) fn was_removed(&self) -> bool {
         self.state == State::None && !self.issuer.is_empty()
+    }
+
+    /// How the scopes differ from those held before; also where somebody signed in for more and got it.
+    fn scope_change(&self, before: &Self) -> ScopeChange {
+        let (Some(now), Some(then)) = (self.state.tokens(), before.state.tokens()) else {
+            return ScopeChange::default();
+        };
+        let is_new = now.generation > then.generation;
+        let was_asked = before.step_up.is_asking() && !self.step_up.is_asking();
+        ScopeChange {
+            narrowed: now.are_narrower_than(then),
+            widened: then.are_narrower_than(now) || (is_new && was_asked),
+        }
     }
 
     fn generation(&self) -> GrantGeneration {
@@ -89,10 +106,22 @@ impl Held {
     }
 }
 
+/// How the scopes that are granted changed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ScopeChange {
+    /// There are some less.
+    pub(crate) narrowed: bool,
+    /// There are some more, or what was missing is missing no more.
+    pub(crate) widened: bool,
+}
+
 /// The slot of one connection.
 #[derive(Debug)]
 pub(crate) struct Slot {
     held: watch::Sender<Held>,
+    scope_change: Mutex<ScopeChange>,
+    /// Held while a person is about to be asked for more.
+    pub(super) asking: tokio::sync::Mutex<()>,
     /// The link that is open.
     offer: Mutex<Option<Offer>>,
 }
@@ -101,6 +130,8 @@ impl Slot {
     pub(super) fn new() -> Self {
         Self {
             held: watch::Sender::new(Held::nothing()),
+            scope_change: Mutex::default(),
+            asking: tokio::sync::Mutex::default(),
             offer: Mutex::default(),
         }
     }
@@ -110,6 +141,11 @@ impl Slot {
         self.held.send_if_modified(|before| {
             let is_later = held.version > before.version;
             if is_later {
+                let change = held.scope_change(before);
+                let mut kept = self.scope_change.lock();
+                kept.narrowed |= change.narrowed;
+                kept.widened |= change.widened;
+                drop(kept);
                 *before = held;
             }
             is_later
@@ -119,6 +155,21 @@ impl Slot {
     /// Which write of the record is in it.
     pub(super) fn version(&self) -> Version {
         self.held.borrow().version
+    }
+
+    /// How the scopes changed since this was last asked.
+    pub(super) fn take_scope_change(&self) -> ScopeChange {
+        std::mem::take(&mut self.scope_change.lock())
+    }
+
+    /// Which set of tokens is in it.
+    pub(super) fn generation(&self) -> GrantGeneration {
+        self.held.borrow().generation()
+    }
+
+    /// Whether the server refuses any call for its scope.
+    pub(super) fn lacks_any_scope(&self) -> bool {
+        !self.held.borrow().step_up.lacking.is_empty()
     }
 
     /// Lets calls wait until it is written whether the token is renewed.
@@ -147,6 +198,10 @@ impl Slot {
     /// Whether somebody else may have changed the grant without our knowing: it is over here, or its time has come.
     pub(super) fn may_be_behind(&self) -> bool {
         let held = self.held.borrow();
+        // Somebody may sign in for more elsewhere.
+        if held.step_up.is_asking() {
+            return true;
+        }
         match &held.state {
             State::None | State::Refused { .. } => true,
             State::Valid { renew_at, .. } => *renew_at <= clock::wall(),

@@ -13,7 +13,7 @@ use tokio::sync::broadcast::error::RecvError;
 use super::{Inner, Keeper};
 use crate::drive::Input;
 use crate::grants::{
-    BadImport, Callback, Doors, Import, NotOffered, NotSignedIn, Offer, Owner, SignedIn, SignedOut,
+    BadImport, Callback, Doors, Finished, Import, NotOffered, NotSignedIn, Offer, Owner, SignedOut,
 };
 use crate::link::{Link, Phase};
 
@@ -33,15 +33,15 @@ impl Keeper {
     /// # Errors
     ///
     /// What discovery or registration met, and where the store refuses.
-    pub async fn begin_sign_in(
-        &self,
-        link: &Link,
-        doors: &Doors,
-        restart: bool,
-    ) -> Result<Offer, NotOffered> {
+    pub async fn begin_sign_in(&self, link: &Link, restart: bool) -> Result<Offer, NotOffered> {
         let owner = (link.agent.clone(), link.server.clone());
         let grants = &self.inner.grants;
-        grants.begin_sign_in(&owner, doors, restart).await
+        grants.begin_sign_in(&owner, restart).await
+    }
+
+    /// Where browsers reach this daemon. Without it nobody can be asked to sign in.
+    pub fn set_doors(&self, doors: Doors) {
+        self.inner.grants.set_doors(doors);
     }
 
     /// Takes the answer that a browser brings from an authorization server, and connects. Goes on when the
@@ -50,7 +50,7 @@ impl Keeper {
     /// # Errors
     ///
     /// Why nobody is signed in.
-    pub async fn finish_sign_in(&self, callback: Callback) -> Result<SignedIn, NotSignedIn> {
+    pub async fn finish_sign_in(&self, callback: Callback) -> Result<Finished, NotSignedIn> {
         let grants = Arc::clone(&self.inner.grants);
         let finish = async move { grants.finish_sign_in(callback).await };
         tokio::spawn(finish)
@@ -98,12 +98,23 @@ pub(super) async fn follow(keeper: Weak<Inner>, mut changed: broadcast::Receiver
 }
 
 fn apply(link: &Link) {
+    let change = link.credential.take_scope_change();
+    if change.narrowed || change.widened {
+        link.tell(Input::Scopes(change));
+    }
     let held = link.credential.held();
     let is_good = held.is_good();
-    let waits = matches!(
-        link.view.lock().state,
-        Connection::AwaitingSignIn { .. } | Connection::Retrying { .. }
-    );
+    let waits = match &link.view.lock().state {
+        // The token is as good as before; what is missing is a sign-in for more.
+        Connection::AwaitingSignIn { fault } if fault.kind == Kind::ScopeInsufficient => {
+            held.step_up.lacking.is_empty()
+        }
+        Connection::AwaitingSignIn { .. } | Connection::Retrying { .. } => true,
+        Connection::Disabled
+        | Connection::Misconfigured { .. }
+        | Connection::Connecting { .. }
+        | Connection::Connected { .. } => false,
+    };
     if is_good && waits {
         link.tell(Input::Connection(Event::SignedIn));
     }

@@ -72,7 +72,8 @@ async fn settle(store: &SharedStore, link: &Link, open: &mut BTreeSet<Owner>) {
         State::Refused { fault, .. } => Some(fault),
         _ => held.state.fault().filter(|fault| fault.person_needed()),
     };
-    let wanted = match &state {
+    let of_grant = of_grant.cloned().or_else(|| held.step_up.fault());
+    let wanted = match state.clone() {
         Connection::AwaitingSignIn { fault } | Connection::Misconfigured { fault } => Some(fault),
         Connection::Disabled
         | Connection::Connecting { .. }
@@ -83,7 +84,7 @@ async fn settle(store: &SharedStore, link: &Link, open: &mut BTreeSet<Owner>) {
     let outcome = match wanted {
         Some(fault) => {
             open.insert(owner.clone());
-            let told = store.open_notice(&owner.0, &owner.1, fault, clock::wall());
+            let told = store.open_notice(&owner.0, &owner.1, &fault, clock::wall());
             told.await.map(|_| ())
         }
         None if is_over && open.remove(&owner) => {

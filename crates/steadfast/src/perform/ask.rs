@@ -1,22 +1,26 @@
 //! The keeper's own questions: `server/discover`, `initialize`, `ping`, lists. All are harmless, so
 //! redirects within the origin are followed and the new address is learned.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, StatusCode};
-use steadfast_core::identity::RpcId;
+use steadfast_core::identity::{GrantGeneration, RpcId};
 use steadfast_core::now::Millis;
 use steadfast_core::quirks::{self, Media};
+use steadfast_core::wire::challenge::{self as challenges, ScopeNeeded};
 use steadfast_core::wire::envelope::{self, Kind as MessageKind};
 use steadfast_core::{Era, Fault, Kind, SessionId};
 
 use super::events::{Events, Read};
 use super::exchange::{Cut, Reply, exchange};
 use crate::clock;
-use crate::route::{SESSION_ID, Upstream, redirect};
+use crate::grants::Refused;
+use crate::route::{Route, SESSION_ID, Upstream, redirect};
 
 /// How long the body of a refusal may take.
-const DRAIN: std::time::Duration = std::time::Duration::from_secs(2);
+const DRAIN: Duration = Duration::from_secs(2);
 
 /// How many redirects of a harmless question are followed.
 const MAX_REDIRECTS: usize = 3;
@@ -90,10 +94,13 @@ pub(crate) async fn ask(
             .map_err(|unanswered| unanswered.fault)?;
         upstream.note(&reply.headers);
         if let Some(token) = token {
-            if reply.status == StatusCode::UNAUTHORIZED && refusals == 0 {
+            let is_newer = note_scope(upstream, Some(token), || method_of(&body), &reply).await;
+            if refusals == 0 && (is_newer || is_unauthorized(&reply)) {
                 refusals += 1;
+                if !is_newer {
+                    upstream.credential().refused(token).await?;
+                }
                 reply.body.drain(DRAIN);
-                upstream.credential().refused(token).await?;
                 continue;
             }
             if reply.status.is_success() {
@@ -124,6 +131,35 @@ pub(crate) async fn ask(
     }
 }
 
+/// Posts a question to a server of the old transport, which answers it on its stream.
+pub(crate) async fn post_for_stream(
+    route: &Route,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<(), Fault> {
+    let upstream = &route.upstream;
+    let request = route.post(headers, body.clone());
+    let token = request.token;
+    let reply = exchange(&upstream.pool, request, upstream.terms())
+        .await
+        .map_err(|unanswered| unanswered.fault)?;
+    note_scope(upstream, token, || method_of(&body), &reply).await;
+    let needed = scope_needed(reply.status, &reply.headers);
+    let status = reply.status.as_u16();
+    needed.map_or(Ok(()), |it| Err(quirks::scope_insufficient(status, &it)))
+}
+
+pub(crate) fn method_of(message: &[u8]) -> String {
+    let read = envelope::read(message);
+    let method = read.map(|read| read.method(message).into_owned());
+    method.unwrap_or_default()
+}
+
+/// 401, and not for a scope: a newer token may be taken (AU-02).
+pub(crate) fn is_unauthorized(reply: &Reply) -> bool {
+    reply.status == StatusCode::UNAUTHORIZED && scope_needed(reply.status, &reply.headers).is_none()
+}
+
 async fn read_reply(
     max: usize,
     reply: Reply,
@@ -134,7 +170,7 @@ async fn read_reply(
         status: reply.status.as_u16(),
         session: session_of(&reply.headers),
         media: media_of(&reply.headers),
-        challenge: text(&reply.headers, &WWW_AUTHENTICATE),
+        challenge: challenge(&reply.headers),
         retry_after: retry_after(&reply.headers),
         body: Bytes::new(),
     };
@@ -197,8 +233,46 @@ pub(crate) fn session_of(headers: &HeaderMap) -> Option<SessionId> {
     (!id.is_empty()).then(|| SessionId::new(id))
 }
 
-pub(crate) fn text(headers: &HeaderMap, name: &http::HeaderName) -> Option<String> {
-    Some(headers.get(name)?.to_str().ok()?.to_owned())
+/// The lines of `WWW-Authenticate` as one (RFC 9110 section 5.3).
+pub(crate) fn challenge(headers: &HeaderMap) -> Option<String> {
+    let lines = headers.get_all(WWW_AUTHENTICATE).iter();
+    let lines: Vec<&str> = lines.filter_map(|line| line.to_str().ok()).collect();
+    (!lines.is_empty()).then(|| lines.join(", "))
+}
+
+/// What a server wants that refuses a request for its scope.
+pub(crate) fn scope_needed(status: StatusCode, headers: &HeaderMap) -> Option<ScopeNeeded> {
+    challenges::scope_needed(status.as_u16(), challenge(headers).as_deref())
+}
+
+/// Takes note of how a server took the scope of a request that nobody waits for; whether there is a newer token by now,
+/// worth another try.
+pub(crate) async fn note_scope(
+    upstream: &Upstream,
+    token: Option<GrantGeneration>,
+    operation: impl FnOnce() -> String,
+    reply: &Reply,
+) -> bool {
+    // The operator's own credential is nothing that anybody could sign in for.
+    let Some(generation) = token else {
+        return false;
+    };
+    let credential = upstream.credential();
+    if reply.status.is_success() {
+        credential.scope_suffices(operation);
+        return false;
+    }
+    match scope_needed(reply.status, &reply.headers) {
+        Some(needed) => {
+            let refused = Refused {
+                generation,
+                operation: operation(),
+                needed,
+            };
+            credential.lacks_scope(refused, Duration::ZERO).await
+        }
+        None => false,
+    }
 }
 
 /// Retry-After as a delay: seconds or an HTTP date (RFC 9110 section 10.2.3).

@@ -124,14 +124,21 @@ fn canonical(server: &Url) -> String {
     }
 }
 
-async fn resource_metadata(
+/// What a server says of itself; `None` where it says nothing anywhere. `named` is the place that its challenge names.
+pub(crate) async fn resource_metadata(
     fetcher: &Fetcher,
     server: &Url,
     named: Option<&str>,
     notes: &mut Vec<String>,
 ) -> Result<Option<ResourceMetadata>, Fault> {
     let named = named.and_then(|named| server.join(named).ok());
-    let candidates = named.into_iter().chain(resource_metadata_urls(server));
+    let is_named = named.is_some();
+    let places = named.into_iter().chain(resource_metadata_urls(server));
+    let mut candidates = Candidates::new(places.collect());
+    if is_named {
+        // What the challenge names comes before what was found elsewhere.
+        candidates.looked_up = 1;
+    }
     let read = |url: &Url, fetched: &Fetched| -> Result<ResourceMetadata, String> {
         let metadata: ResourceMetadata =
             serde_json::from_slice(&fetched.body).map_err(|_| format!("{url} is no metadata"))?;
@@ -179,7 +186,8 @@ pub(crate) async fn issuer_metadata(
             )),
         }
     };
-    let found = first_valid(fetcher, issuer_metadata_urls(&url), read, notes).await?;
+    let candidates = Candidates::new(issuer_metadata_urls(&url));
+    let found = first_valid(fetcher, candidates, read, notes).await?;
     notes.extend(tolerated);
     let Some(found) = found else {
         return Ok(None);
@@ -198,20 +206,48 @@ pub(crate) async fn issuer_metadata(
     Ok(Some(found))
 }
 
+/// Where a document may stand, best first.
+struct Candidates {
+    places: Vec<Url>,
+    /// How many of them are looked up among what is kept before any is asked for.
+    looked_up: usize,
+}
+
+impl Candidates {
+    /// All are looked up: where one is fresh, those before it were misses when it was fetched.
+    const fn new(places: Vec<Url>) -> Self {
+        Self {
+            looked_up: places.len(),
+            places,
+        }
+    }
+}
+
 /// The first candidate that is what it should be. Misses come with any status (DS-03); one that time mends is
 /// remembered, so that an outage is not taken for an absence; one that is about somebody else is an error
 /// where nothing better follows.
 async fn first_valid<T>(
     fetcher: &Fetcher,
-    candidates: impl IntoIterator<Item = Url>,
+    candidates: Candidates,
     mut read: impl FnMut(&Url, &Fetched) -> Result<T, String>,
     notes: &mut Vec<String>,
 ) -> Result<Option<T>, Fault> {
+    let Candidates { places, looked_up } = candidates;
+    for url in places.iter().take(looked_up) {
+        if let Some(kept) = fetcher.fresh(url).await
+            && let Ok(found) = read(url, &kept)
+        {
+            return Ok(Some(found));
+        }
+    }
     let (mut temporary, mut wrong) = (None, None);
-    for url in candidates {
+    for url in places {
         match fetcher.get(&url).await {
             Ok(fetched) if fetched.status == 200 => match read(&url, &fetched) {
-                Ok(found) => return Ok(Some(found)),
+                Ok(found) => {
+                    fetcher.keep(&url, &fetched).await;
+                    return Ok(Some(found));
+                }
                 Err(why) => {
                     notes.push(why.clone());
                     wrong = wrong.or(Some(mismatch(why)));

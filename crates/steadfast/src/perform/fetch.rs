@@ -12,12 +12,15 @@ use http::{HeaderMap, HeaderValue, Method};
 use steadfast_core::oauth::reach::Reach;
 use steadfast_core::quirks::Media;
 use steadfast_core::{Fault, Kind, Millis};
+use steadfast_store::SharedStore;
 use url::Url;
 
 use super::ask::{media_of, retry_after};
 use super::dial::{Dialer, Origin};
+use super::documents::{Kept, Lifetime};
 use super::exchange::{Cut, Outgoing, Terms, exchange};
 use super::pool::Pool;
+use crate::clock;
 use crate::route::{USER_AGENT_VALUE, path_of};
 
 /// Metadata and token answers are small; more than this is none.
@@ -29,6 +32,7 @@ pub(crate) struct Fetcher {
     dialer: Arc<Dialer>,
     reach: Reach,
     limit: Duration,
+    kept: Kept,
 }
 
 /// What came back.
@@ -39,6 +43,8 @@ pub(crate) struct Fetched {
     pub(crate) retry_after: Option<Millis>,
     /// The lines of `WWW-Authenticate`.
     pub(crate) challenges: Vec<String>,
+    /// How long it may be used.
+    pub(crate) lifetime: Lifetime,
     pub(crate) body: Bytes,
 }
 
@@ -70,7 +76,20 @@ impl Fetcher {
             dialer: Arc::clone(dialer),
             reach,
             limit,
+            kept: Kept::default(),
         }
+    }
+
+    /// With metadata documents that are kept from one sign-in to the next.
+    pub(crate) fn with_documents(mut self, store: SharedStore) -> Self {
+        self.kept = Kept::in_store(store);
+        self
+    }
+
+    /// The same, for whoever knows better than what is kept.
+    pub(crate) fn anew(mut self) -> Self {
+        self.kept.forget_first();
+        self
     }
 
     /// For an address that the operator configured: it may be anywhere.
@@ -79,6 +98,7 @@ impl Fetcher {
             dialer: Arc::clone(dialer),
             reach: Reach::Anywhere,
             limit,
+            kept: Kept::default(),
         }
     }
 
@@ -100,10 +120,22 @@ impl Fetcher {
         }
     }
 
-    /// GET for a JSON document.
+    /// A metadata document that need not be asked for.
+    pub(crate) async fn fresh(&self, url: &Url) -> Option<Fetched> {
+        self.allows(url).ok()?;
+        self.kept.fresh(url).await
+    }
+
+    /// GET for a metadata document; only whether it has changed, where an older one is kept.
     pub(crate) async fn get(&self, url: &Url) -> Result<Fetched, NotFetched> {
-        self.send(Method::GET, url, HeaderMap::new(), Bytes::new())
-            .await
+        let headers = self.kept.conditions(url).await;
+        let fetched = self.send(Method::GET, url, headers, Bytes::new()).await?;
+        Ok(self.kept.or_unchanged(url, fetched).await)
+    }
+
+    /// Keeps a document that was found to be good.
+    pub(crate) async fn keep(&self, url: &Url, fetched: &Fetched) {
+        self.kept.keep(url, fetched).await;
     }
 
     /// POST of a form (RFC 6749 appendix B).
@@ -176,6 +208,7 @@ impl Fetcher {
             max_idle: None,
             headers_within: self.limit,
         };
+        let asked = clock::wall();
         let reply = exchange(&pool, outgoing, terms)
             .await
             .map_err(|unanswered| NotFetched {
@@ -210,6 +243,7 @@ impl Fetcher {
                 .iter()
                 .filter_map(|line| line.to_str().ok().map(str::to_owned))
                 .collect(),
+            lifetime: Lifetime::of(&headers, asked),
             body,
         })
     }

@@ -3,6 +3,7 @@
 pub(crate) mod ask;
 pub(crate) mod dial;
 pub(crate) mod discovery;
+pub(crate) mod documents;
 pub(crate) mod events;
 pub(crate) mod exchange;
 pub(crate) mod fetch;

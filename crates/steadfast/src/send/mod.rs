@@ -31,6 +31,7 @@ use crate::config::OnDisconnect;
 use crate::handle::CallHandle;
 use crate::levels;
 use crate::link::Link;
+use crate::perform::ask::{method_of, note_scope};
 use crate::perform::exchange::exchange;
 use crate::route::{Route, Upstream};
 
@@ -388,6 +389,7 @@ fn not_observed(
         evidence: evidence.into(),
         fault,
         operation: None,
+        connection: None,
     })
 }
 
@@ -425,10 +427,12 @@ pub(crate) async fn post_quietly(link: &Link, route: &Route, message: Bytes) {
         tracing::debug!(server = %link.server, fault = %fault.message, "not posted");
         return;
     }
-    let request = route.post(headers_for(route, &message), message);
+    let request = route.post(headers_for(route, &message), message.clone());
+    let token = request.token;
     match exchange(&upstream.pool, request, upstream.terms()).await {
         Ok(reply) => {
             let status = reply.status;
+            note_scope(upstream, token, || method_of(&message), &reply).await;
             if status.is_client_error() || status.is_server_error() {
                 tracing::debug!(server = %link.server, %status, "a notification was refused");
             }

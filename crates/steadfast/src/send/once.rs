@@ -20,7 +20,7 @@ use crate::clock;
 use crate::drive::Input;
 use crate::levels;
 use crate::link::Link;
-use crate::perform::ask::media_of;
+use crate::perform::ask::{media_of, scope_needed};
 use crate::perform::events::Events;
 use crate::perform::exchange::{Cut, Reply, Terms, Unanswered, exchange};
 use crate::route::Route;
@@ -168,7 +168,9 @@ impl Attempt<'_> {
             return self.redirected(&reply);
         }
         if let Some(token) = self.token.filter(|_| status.is_success()) {
-            self.route.upstream.credential().accepted(token);
+            let credential = self.route.upstream.credential();
+            credential.accepted(token);
+            credential.scope_suffices(|| self.operation());
         }
         let media = media_of(&reply.headers);
         if status.is_success() && media == Media::EventStream {
@@ -385,6 +387,9 @@ impl Attempt<'_> {
         self.sent.proven_unsent = false;
         if !reply.status.is_success() {
             let status = reply.status;
+            if let Some(needed) = scope_needed(status, &reply.headers) {
+                return self.scope_refused(status.as_u16(), needed).await;
+            }
             self.link.tell(Input::Connection(connection::Event::Doubt {
                 generation: self.route.generation,
             }));

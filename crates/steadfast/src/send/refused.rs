@@ -2,16 +2,21 @@
 //! credential, which may be mended, or led elsewhere.
 
 use bytes::Bytes;
-use http::header::{LOCATION, WWW_AUTHENTICATE};
+use http::header::LOCATION;
 use steadfast_core::catalog::List;
+use steadfast_core::effect::Executed;
 use steadfast_core::quirks::{self, Media};
+use steadfast_core::wire::challenge::{self as challenges, ScopeNeeded};
 use steadfast_core::wire::envelope::{self, Kind as MessageKind};
+use steadfast_core::wire::json;
 use steadfast_core::{Fault, Kind, session};
 
 use super::once::Attempt;
-use super::{Tried, Why};
+use super::{Tried, Why, not_observed};
+use crate::call::{Answer, Failure};
 use crate::drive::Input;
-use crate::perform::ask::{retry_after, text};
+use crate::grants::{Refused, operation};
+use crate::perform::ask::{challenge, retry_after};
 use crate::perform::exchange::Reply;
 use crate::route::redirect;
 
@@ -24,7 +29,7 @@ impl Attempt<'_> {
         headers: &http::HeaderMap,
         body: &Bytes,
     ) -> Tried {
-        let challenge = text(headers, &WWW_AUTHENTICATE);
+        let challenge = challenge(headers);
         let answer = quirks::Answer {
             status,
             media,
@@ -34,6 +39,9 @@ impl Attempt<'_> {
             session_attached: self.route.session.is_some(),
             era: self.route.era(),
         };
+        if let Some(needed) = challenges::scope_needed(status, challenge.as_deref()) {
+            return self.scope_refused(status, needed).await;
+        }
         let generation = self.route.generation;
         if let Some(rule) = quirks::unknown_session(&answer) {
             tracing::info!(
@@ -106,6 +114,47 @@ impl Attempt<'_> {
                 }
             }
         }
+    }
+
+    /// The grant is too narrow. The server refused before execution; nothing is renewed, and nothing is sent again but to
+    /// try a newer token: that is up to the agent once a person has signed in for more (SC-02).
+    pub(super) async fn scope_refused(&self, status: u16, needed: ScopeNeeded) -> Tried {
+        let fault = quirks::scope_insufficient(status, &needed);
+        let mut refused = not_observed(
+            self.link,
+            &self.job.policy,
+            self.sent,
+            fault.message.clone(),
+            Some(fault),
+        );
+        refused.executed = Executed::No;
+        // The operator's own credential is nothing that anybody could sign in for.
+        if let Some(generation) = self.token {
+            let lacking = Refused {
+                generation,
+                operation: self.operation(),
+                needed,
+            };
+            let credential = self.route.upstream.credential();
+            let patience = self.link.patience();
+            if credential.lacks_scope(lacking, patience).await {
+                return Tried::Again {
+                    after: None,
+                    why: Why::Credential,
+                    sent: self.sent,
+                };
+            }
+            refused.connection = Some(Box::new(self.link.report()));
+        }
+        Tried::Done(Answer::Failed(Failure::NotObserved(refused)))
+    }
+
+    /// What is called, as it is named where its scope is missing.
+    pub(super) fn operation(&self) -> String {
+        let call = &self.job.call;
+        let target = call.params.name.as_ref().or(call.params.uri.as_ref());
+        let target = target.and_then(|range| json::text(&call.message, range.clone()));
+        operation(&self.job.policy.method, target.as_deref())
     }
 
     /// Whether the list of tools now asks for other headers than were sent (2026-07-28

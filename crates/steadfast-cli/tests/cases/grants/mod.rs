@@ -8,6 +8,7 @@ mod keeping;
 mod notices;
 mod refused;
 mod renewals;
+mod scopes;
 mod sharing;
 mod sign_in;
 mod tokens;

@@ -1,7 +1,9 @@
 //! What the outcome of a renewal means. Every path leaves a next wake-up, or a person who was told
 //! (architecture, grants 2), and none deletes anything.
 
-use super::super::{Action, Context, Failure, Found, Recheck, Stage, State, Step, Strikes, Tokens};
+use super::super::{
+    Action, Context, Failure, Found, Recheck, SCOPE_NARROWED, Stage, State, Step, Strikes, Tokens,
+};
 use super::{
     again, enter, give_up, hold, ignored, is_fresh, is_older, refusal, renewing, spent, wait,
 };
@@ -41,7 +43,13 @@ pub(super) fn renewed(state: State, attempt: AttemptId, tokens: Tokens, cx: &Con
     };
     let generation = tokens.generation;
     let actions = vec![Action::LetGo, Action::Use { generation }];
-    hold(tokens, strikes, actions, "renewed", cx)
+    let held = state.tokens();
+    let reason = if held.is_some_and(|held| tokens.are_narrower_than(held)) {
+        SCOPE_NARROWED
+    } else {
+        "renewed"
+    };
+    hold(tokens, strikes, actions, reason, cx)
 }
 
 pub(super) fn failed(state: State, attempt: AttemptId, failure: Failure, cx: &Context<'_>) -> Step {

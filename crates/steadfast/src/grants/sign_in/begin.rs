@@ -48,22 +48,39 @@ impl Grants {
     pub(crate) async fn begin_sign_in(
         self: &Arc<Self>,
         owner: &Owner,
-        doors: &Doors,
         restart: bool,
     ) -> Result<Offer, NotOffered> {
+        let doors = self.doors.read().clone().ok_or_else(|| {
+            let message = "nobody has said where browsers reach this daemon";
+            Fault::new(Kind::Misconfigured, message)
+        })?;
         let now = clock::wall();
+        let grant = self.store.grant(&owner.0, &owner.1).await?;
+        let (mut is_too_narrow, mut led_nowhere) = (false, false);
         if let Some(before) = self.store.sign_in(&owner.0, &owner.1).await? {
-            if before.expires_at.0 > now.0 && !restart {
+            let is_open = before.expires_at.0 > now.0;
+            is_too_narrow = is_open && !covers(&before, grant.as_ref());
+            if is_open && !is_too_narrow && !restart {
                 return Ok(self.offer(owner, &before)?);
             }
-            // It ended without a callback: its client may be unknown to the issuer by now (CR-02).
-            self.doubt_client(&before).await?;
+            led_nowhere = !is_open;
+            if !is_too_narrow {
+                // It ended without a callback: its client may be unknown to the issuer by now (CR-02).
+                self.doubt_client(&before).await?;
+            }
         }
         let server = self.server(owner).ok_or_else(|| {
             let message = "the server is not configured any more";
             Fault::new(Kind::Misconfigured, message)
         })?;
-        let (sign_in, now) = self.prepare(owner, &server, doors).await?;
+        let mut fetcher = self.fetcher(&server);
+        if led_nowhere {
+            // What is kept of the authorization server may be what led there.
+            fetcher = fetcher.anew();
+        }
+        let prepared = self.prepare(owner, &server, &doors, &fetcher, grant.as_ref());
+        let (sign_in, now) = prepared.await?;
+        let restart = restart || is_too_narrow;
         match self.store.start_sign_in(&sign_in, now, restart).await? {
             Started::New => Ok(self.offer(owner, &sign_in)?),
             Started::Open(open) => Ok(self.offer(owner, &open)?),
@@ -76,6 +93,8 @@ impl Grants {
         owner: &Owner,
         server: &config::Server,
         doors: &Doors,
+        fetcher: &Fetcher,
+        grant: Option<&GrantRecord>,
     ) -> Result<(SignInRecord, Wall), NotOffered> {
         if !may_come_back_to(&doors.callback) {
             let message = format!(
@@ -84,15 +103,13 @@ impl Grants {
             );
             return Err(Fault::new(Kind::Misconfigured, message).into());
         }
-        let fetcher = self.fetcher(server);
-        let grant = self.store.grant(&owner.0, &owner.1).await?;
-        if let Some(grant) = &grant {
+        if let Some(grant) = grant {
             self.forget_dead_client(grant).await?;
         }
-        let challenged = challenged(&fetcher, &server.url).await;
-        let known_issuer = grant.as_ref().map(|grant| grant.issuer.as_str());
+        let challenged = challenged(fetcher, &server.url).await;
+        let known_issuer = grant.map(|grant| grant.issuer.as_str());
         let found = discover(
-            &fetcher,
+            fetcher,
             &server.url,
             challenged.metadata.as_deref(),
             known_issuer.filter(|issuer| !issuer.is_empty()),
@@ -102,7 +119,9 @@ impl Grants {
             tracing::info!(agent = %owner.0, server = %owner.1, notes = ?found.notes, "discovery");
         }
         let ends = ends(&found)?;
-        let scopes = self.scopes_to_ask(server, &challenged, &found, grant.as_ref());
+        let scopes = self
+            .scopes_to_ask(server, &challenged, &found, grant)
+            .await?;
         let wanted = Wanted {
             server,
             found: &found,
@@ -110,34 +129,37 @@ impl Grants {
             doors,
             scopes: scopes.as_deref().unwrap_or_default(),
         };
-        let chosen = self.choose_client(&fetcher, &wanted).await?;
+        let chosen = self.choose_client(fetcher, &wanted).await?;
         let now = clock::wall();
         let sign_in = self.record(owner, &wanted, &ends, scopes.as_deref(), chosen, now)?;
         Ok((sign_in, now))
     }
 
-    fn scopes_to_ask(
+    async fn scopes_to_ask(
         &self,
         server: &config::Server,
         challenged: &Challenged,
         found: &Discovered,
         grant: Option<&GrantRecord>,
-    ) -> Option<Vec<String>> {
+    ) -> Result<Option<Vec<String>>, steadfast_store::Error> {
         let issuer = canonical(&found.issuer.issuer);
-        // What another issuer granted has no meaning at this one (DS-07).
-        let before = grant
-            .filter(|grant| identity(&grant.issuer, issuer) != Identity::Different)
-            .and_then(|grant| grant.state.tokens())
-            .map_or(&[][..], |tokens| &tokens.scopes);
+        let known = self.store.issuer(issuer).await?;
+        // What another issuer granted has no meaning at this one (DS-07); what the server wants has.
+        let of_issuer =
+            grant.filter(|grant| identity(&grant.issuer, issuer) != Identity::Different);
+        let granted = of_issuer.and_then(|grant| grant.state.tokens());
+        let granted = granted.map_or(&[][..], |tokens| &tokens.scopes);
+        let requested = of_issuer.map_or(&[][..], |grant| &grant.step_up.requested);
         let configured = server.oauth.as_ref().map(|oauth| oauth.scopes.as_slice());
-        scopes::to_ask(&scopes::Known {
+        Ok(scopes::to_ask(&scopes::Known {
             configured: configured.unwrap_or_default(),
             challenged: challenged.scopes.as_deref(),
             resource: found.resource_scopes.as_deref(),
             issuer: &found.issuer.scopes_supported,
-            before,
-            no_offline_access: self.no_offline_access.lock().contains(issuer),
-        })
+            before: &[granted, requested],
+            wanted: grant.map_or(&[][..], |grant| &grant.step_up.wanted),
+            no_offline_access: known.is_some_and(|known| known.no_offline_access),
+        }))
     }
 
     fn record(
@@ -220,6 +242,12 @@ impl Grants {
             tracing::warn!(%error, "an open sign-in cannot be read");
         }
     }
+}
+
+/// Whether an attempt asks for all that refused calls want by now.
+fn covers(sign_in: &SignInRecord, grant: Option<&GrantRecord>) -> bool {
+    let wanted = grant.map_or(&[][..], |grant| &grant.step_up.wanted);
+    wanted.iter().all(|scope| sign_in.scopes.contains(scope))
 }
 
 /// What the server says to a request without a credential; nothing where it cannot be asked.

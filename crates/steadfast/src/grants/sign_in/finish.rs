@@ -6,16 +6,18 @@ use std::sync::Arc;
 use serde::Deserialize;
 use steadfast_core::grant::{Event, Failure, schedule};
 use steadfast_core::oauth::client::Auth;
-use steadfast_core::oauth::discovery::{canonical, response_is_from};
+use steadfast_core::oauth::discovery::{canonical, issuer_metadata_urls, response_is_from};
 use steadfast_core::oauth::scopes::OFFLINE_ACCESS;
 use steadfast_core::quirks::sanitise;
 use steadfast_core::{AgentName, Fault, Kind, ServerName, Wall};
 use steadfast_store::{
-    Error, ExposeSecret as _, GrantRecord, GrantSecrets, SignInRecord, SignInSecrets, hash_state,
+    Error, ExposeSecret as _, GrantRecord, GrantSecrets, IssuerRecord, SignInRecord, SignInSecrets,
+    hash_state,
 };
 use url::Url;
 
 use super::begin::ISS_ANNOUNCED;
+use super::{NotOffered, Offer};
 use crate::clock;
 use crate::grants::{Along, Grants, Owner, tokens};
 use crate::perform::token::{Granted, exchange_code};
@@ -47,6 +49,15 @@ pub struct SignedIn {
     pub ends_at: Option<Wall>,
 }
 
+/// What the answer of an authorization server led to.
+#[derive(Clone, Debug)]
+pub enum Finished {
+    /// Somebody is signed in.
+    SignedIn(SignedIn),
+    /// It refused a scope that can be done without: the browser goes on to this link.
+    GoesOn(Offer),
+}
+
 /// Nobody is.
 #[derive(Debug, thiserror::Error)]
 pub enum NotSignedIn {
@@ -70,18 +81,30 @@ pub enum NotSignedIn {
     Store(#[from] Error),
 }
 
+impl From<NotOffered> for NotSignedIn {
+    fn from(error: NotOffered) -> Self {
+        match error {
+            NotOffered::Fault(fault) => Self::Fault(fault),
+            NotOffered::Store(error) => Self::Store(error),
+        }
+    }
+}
+
 impl Grants {
     /// Takes the answer of an authorization server. Of several who bring it, one gets through.
     pub(crate) async fn finish_sign_in(
         self: &Arc<Self>,
         callback: Callback,
-    ) -> Result<SignedIn, NotSignedIn> {
+    ) -> Result<Finished, NotSignedIn> {
         let hash = hash_state(&callback.state);
         let taken = self.store.take_sign_in(&hash).await?;
         let sign_in = taken.ok_or(NotSignedIn::Unknown)?;
         let owner = (sign_in.agent.clone(), sign_in.server.clone());
         let outcome = self.redeem(&owner, &sign_in, callback).await;
-        self.show_offer(&owner, None);
+        // Another link is shown already.
+        if !matches!(outcome, Ok(Finished::GoesOn(_))) {
+            self.show_offer(&owner, None);
+        }
         if let Err(error) = &outcome {
             tracing::warn!(%error, agent = %owner.0, server = %owner.1, "nobody was signed in");
         }
@@ -93,7 +116,7 @@ impl Grants {
         owner: &Owner,
         sign_in: &SignInRecord,
         callback: Callback,
-    ) -> Result<SignedIn, NotSignedIn> {
+    ) -> Result<Finished, NotSignedIn> {
         // Before anything else in it is believed, an error included (RFC 9207 section 2.4).
         let announced = callback.state.starts_with(ISS_ANNOUNCED);
         if !response_is_from(&sign_in.issuer, announced, callback.iss.as_deref()) {
@@ -103,7 +126,9 @@ impl Grants {
             return Err(NotSignedIn::Expired);
         }
         if let Some(error) = callback.error {
-            self.learn_from(sign_in, &error);
+            if self.is_offline_access_refused(sign_in, &error).await? {
+                return Ok(Finished::GoesOn(self.begin_sign_in(owner, true).await?));
+            }
             return Err(NotSignedIn::Declined(sanitise(&error)));
         }
         let Some(code) = callback.code else {
@@ -112,22 +137,51 @@ impl Grants {
         let (secrets, granted) = match self.exchange(owner, sign_in, &code).await? {
             Ok(exchanged) => exchanged,
             Err(failure) => {
-                if let Failure::Client(_) = &failure {
-                    self.doubt_client(sign_in).await?;
+                match &failure {
+                    Failure::Client(_) => self.doubt_client(sign_in).await?,
+                    Failure::Moved(_) => self.forget_metadata(&sign_in.issuer).await?,
+                    Failure::Temporary(_)
+                    | Failure::OutcomeLost(_)
+                    | Failure::Grant(_)
+                    | Failure::Structured(_) => {}
                 }
                 return Err(NotSignedIn::Fault(failure.fault().clone()));
             }
         };
-        self.keep(owner, sign_in, secrets, granted).await
+        let signed_in = self.keep(owner, sign_in, secrets, granted).await?;
+        Ok(Finished::SignedIn(signed_in))
     }
 
-    /// A provider that refuses a scope is not asked for `offline_access` again.
-    fn learn_from(&self, sign_in: &SignInRecord, error: &str) {
-        let asked = sign_in.scopes.iter().any(|scope| scope == OFFLINE_ACCESS);
-        if error == "invalid_scope" && asked {
-            let issuer = canonical(&sign_in.issuer).to_owned();
-            self.no_offline_access.lock().insert(issuer);
+    /// Whether the provider refuses the scope `offline_access`, which its metadata offers: then it is not asked for again,
+    /// and the sign-in goes on without. Where it refuses the other scopes as well, it was not that one.
+    async fn is_offline_access_refused(
+        &self,
+        sign_in: &SignInRecord,
+        error: &str,
+    ) -> Result<bool, Error> {
+        // RFC 6749 section 4.1.2.1.
+        if error != "invalid_scope" {
+            return Ok(false);
         }
+        let was_asked = sign_in.scopes.iter().any(|scope| scope == OFFLINE_ACCESS);
+        let learned = IssuerRecord {
+            issuer: canonical(&sign_in.issuer).to_owned(),
+            no_offline_access: was_asked,
+            learned_at: clock::wall(),
+        };
+        self.store.put_issuer(&learned).await?;
+        Ok(was_asked)
+    }
+
+    /// The metadata led to an endpoint that is not there: the next sign-in asks for it anew.
+    async fn forget_metadata(&self, issuer: &str) -> Result<(), Error> {
+        let Ok(issuer) = issuer.parse() else {
+            return Ok(());
+        };
+        for url in issuer_metadata_urls(&issuer) {
+            self.store.remove_document(url.as_str()).await?;
+        }
+        Ok(())
     }
 
     async fn exchange(
@@ -185,6 +239,8 @@ impl Grants {
         };
         let is_renewable = held.refresh_token.is_some();
         let fresh = held.clone();
+        let of = sign_in.clone();
+        let granted = scopes.clone();
         let event = move |record: Option<&GrantRecord>| {
             let generation = record.map(|record| record.generation).unwrap_or_default();
             let scopes = scopes.clone();
@@ -192,10 +248,12 @@ impl Grants {
                 tokens: tokens(generation.next(), issued_at, expires_at, &fresh, scopes),
             }
         };
-        let of = sign_in.clone();
         let along = Along {
             secrets: Some(held),
-            edit: Some(Box::new(move |record| signed_in_as(record, &of, auth))),
+            edit: Some(Box::new(move |record| {
+                signed_in_as(record, &of, auth);
+                record.step_up.signed_in(&of.scopes, &granted);
+            })),
         };
         let fed = self.feed(owner, event, along).await?;
         self.follow(owner, &fed);

@@ -18,7 +18,7 @@ use steadfast_core::{Fault, Wall};
 use steadfast_store::{Error, Problem};
 use url::Url;
 
-pub use finish::{Callback, NotSignedIn, SignedIn};
+pub use finish::{Callback, Finished, NotSignedIn, SignedIn};
 pub use out::{Revoked, SignedOut};
 
 /// Where browsers reach this daemon.

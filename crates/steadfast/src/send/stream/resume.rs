@@ -8,7 +8,7 @@ use steadfast_core::{Era, EventCursor};
 
 use super::Reader;
 use crate::clock;
-use crate::perform::ask::{media_of, retry_after};
+use crate::perform::ask::{is_unauthorized, media_of, note_scope, retry_after};
 use crate::perform::events::Events;
 use crate::perform::exchange::exchange;
 
@@ -75,7 +75,8 @@ impl Reader {
         if reply.status.is_success() && media_of(&reply.headers) == Media::EventStream {
             return Ok(Events::new(reply.body, upstream.max_message));
         }
-        if status == 401 && self.route.renewed_for_stream(token).await {
+        let is_newer = note_scope(upstream, token, || "GET".to_owned(), &reply).await;
+        if is_newer || (is_unauthorized(&reply) && self.route.renewed_for_stream(token).await) {
             return Err(failed(None));
         }
         if quirks::is_temporary(status) {
