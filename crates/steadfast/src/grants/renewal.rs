@@ -9,6 +9,7 @@ use steadfast_core::grant::{Action, Event, Failure, Found, schedule};
 use steadfast_core::identity::GrantGeneration;
 use steadfast_core::oauth::client::Auth;
 use steadfast_core::oauth::discovery::{Identity, identity};
+use steadfast_core::quirks::sanitise;
 use steadfast_core::{Fault, Kind, Millis, Wall};
 use steadfast_store::{
     ExposeSecret as _, GrantRecord, GrantSecrets, LastRenewal, Lease, LeaseKey, Taken,
@@ -19,7 +20,7 @@ use url::Url;
 use super::{Along, Edit, Fed, Grants, Owner, tokens};
 use crate::clock;
 use crate::config;
-use crate::perform::discovery::{discover, issuer_metadata};
+use crate::perform::discovery::{issuer_metadata, resource_metadata};
 use crate::perform::fetch::Fetcher;
 use crate::perform::token::{Granted, refresh};
 
@@ -320,29 +321,29 @@ impl Grants {
         }
     }
 
-    /// The issuer says nothing: whether the server relies on another one by now.
+    /// The issuer says nothing: whether the server relies on another one by now. That one is not asked for anything.
     async fn what_the_server_names(
         &self,
         fetcher: &Fetcher,
         server: &config::Server,
         record: &GrantRecord,
     ) -> Fault {
-        match discover(fetcher, &server.url, None, Some(&record.issuer)).await {
-            Ok(found) if identity(&found.issuer.issuer, &record.issuer) == Identity::Different => {
-                Fault::new(
-                    Kind::IssuerChanged,
-                    format!(
-                        "the server names another authorization server, {}; {} cannot be reached",
-                        found.issuer.issuer, record.issuer
-                    ),
-                )
-            }
-            Ok(_) | Err(_) => Fault::new(
-                Kind::TokenEndpointMoved,
+        let issuer = &record.issuer;
+        let found = resource_metadata(fetcher, &server.url, None, &mut Vec::new()).await;
+        let found = found.ok().flatten();
+        let named = found.map_or_else(Vec::new, |found| found.authorization_servers);
+        let is_ours = |one: &String| identity(issuer, one) != Identity::Different;
+        match named.first() {
+            Some(other) if !named.iter().any(is_ours) => Fault::new(
+                Kind::IssuerChanged,
                 format!(
-                    "the authorization server {} cannot be reached",
-                    record.issuer
+                    "the server names another authorization server, {}; {issuer} cannot be reached",
+                    sanitise(other)
                 ),
+            ),
+            Some(_) | None => Fault::new(
+                Kind::TokenEndpointMoved,
+                format!("the authorization server {issuer} cannot be reached"),
             ),
         }
     }

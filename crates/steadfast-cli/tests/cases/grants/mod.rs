@@ -5,6 +5,7 @@ mod clients;
 mod crashes;
 mod discovery;
 mod keeping;
+mod metadata;
 mod notices;
 mod refused;
 mod renewals;
