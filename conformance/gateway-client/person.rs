@@ -1,5 +1,7 @@
 //! An agent that uses the server, and a person who opens a link whenever the connection says that one is needed.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use testkit::{Agent, Browser, Daemon, PATIENCE};
 
@@ -8,6 +10,9 @@ use crate::operator::{AGENT, SERVER};
 
 /// More links than any scenario needs or allows: a keeper that never stops asking is stopped here.
 const LINKS: usize = 6;
+
+/// How long a link for more scopes may take.
+const LINK_WITHIN: Duration = Duration::from_secs(5);
 
 /// What the suite's servers have.
 const TOOL: &str = "test-tool";
@@ -33,7 +38,7 @@ pub(crate) async fn play(daemon: &Daemon, revision: &str) -> Result<End, Failure
             return Ok(End::Works);
         }
         let connection = daemon.connection(AGENT, SERVER).await?;
-        if !wants_sign_in(&connection) {
+        if !is_asked(daemon, &connection).await {
             return Ok(End::AsksNoMore(connection["fault"].to_string()));
         }
         if let Some(end) = sign_in(daemon, &connection).await? {
@@ -53,9 +58,15 @@ async fn settled(daemon: &Daemon) -> Result<Value, Failure> {
         .await?)
 }
 
-fn wants_sign_in(connection: &Value) -> bool {
-    let kind = connection["fault"]["kind"].as_str().unwrap_or_default();
-    connection["state"] == "awaiting_sign_in" || kind == "scope_insufficient"
+/// Whether a person is asked to sign in. Where a scope is missing, that is where there is a link, which comes a moment
+/// after the fault (docs/errors/SF0032.md).
+async fn is_asked(daemon: &Daemon, connection: &Value) -> bool {
+    if connection["fault"]["kind"] != "scope_insufficient" {
+        return connection["state"] == "awaiting_sign_in";
+    }
+    let has_link = |connection: &Value| connection["sign_in_url"].is_string();
+    let link = daemon.wait_connection(AGENT, SERVER, LINK_WITHIN, has_link);
+    link.await.is_ok()
 }
 
 /// Lists and calls the tool, as an agent of that revision.
