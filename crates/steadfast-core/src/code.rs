@@ -113,6 +113,8 @@ codes! {
     FRESH_TOKEN_REFUSED = 38 "fresh_token_refused" Person "The provider issues tokens that the server does not accept: sign in again, and check the server's audience and scopes.";
     /// The server relies on another authorization server than before.
     ISSUER_CHANGED = 39 "issuer_changed" Person "Sign in again: the server names another authorization server, and the old grant is never sent there.";
+    /// The provider refuses the client that the operator configured.
+    CLIENT_REFUSED = 40 "client_refused" Person "Correct `oauth` of the server: the provider refuses this client, its secret or its key. A corrected secret is tried at once; signing in does not help.";
 
     // Calls.
     /// The result of a call was not observed.

@@ -70,6 +70,8 @@ pub enum Kind {
     StoreUnavailable,
     /// Consequential calls whose outcome nobody knows wait for a person.
     OperationsHeld,
+    /// The provider refuses the client that the operator configured, or its credential.
+    ClientRefused,
 }
 
 impl Kind {
@@ -100,6 +102,7 @@ impl Kind {
             Self::IssuerChanged => code::ISSUER_CHANGED,
             Self::StoreUnavailable => code::STORE_UNAVAILABLE,
             Self::OperationsHeld => code::OPERATIONS_HELD,
+            Self::ClientRefused => code::CLIENT_REFUSED,
         }
     }
 

@@ -61,11 +61,7 @@ fn grant(
         resource: None,
         token_endpoint: Some(format!("{issuer}/token")),
         issuer,
-        client: GrantClient {
-            id: "bench".to_owned(),
-            auth: Auth::None,
-            origin: ClientOrigin::Imported,
-        },
+        client: GrantClient::new("bench".to_owned(), Auth::None, ClientOrigin::Imported),
         last_renewal: None,
         step_up: StepUp::default(),
         sealed: None,

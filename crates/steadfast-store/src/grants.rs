@@ -55,6 +55,26 @@ pub struct GrantClient {
     pub auth: Auth,
     /// Where it comes from, and so where its secret is.
     pub origin: ClientOrigin,
+    /// Whether it asks for tokens for itself (RFC 6749 section 4.4) instead of for a person.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub for_itself: bool,
+    /// The issuer identifier exactly as the metadata writes it: whom the client's assertions are meant for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audience: Option<String>,
+}
+
+impl GrantClient {
+    /// A client that asks for a person.
+    #[must_use]
+    pub const fn new(id: String, auth: Auth, origin: ClientOrigin) -> Self {
+        Self {
+            id,
+            auth,
+            origin,
+            for_itself: false,
+            audience: None,
+        }
+    }
 }
 
 /// Where a client comes from.

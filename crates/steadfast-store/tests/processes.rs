@@ -294,11 +294,7 @@ fn next(present: Option<GrantRecord>, server: &str) -> GrantRecord {
         issuer: "https://as.example".to_owned(),
         resource: None,
         token_endpoint: None,
-        client: GrantClient {
-            id: "c".to_owned(),
-            auth: Auth::None,
-            origin: ClientOrigin::MetadataDocument,
-        },
+        client: GrantClient::new("c".to_owned(), Auth::None, ClientOrigin::MetadataDocument),
         last_renewal: None,
         step_up: StepUp::default(),
         sealed: None,

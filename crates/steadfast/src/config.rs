@@ -2,6 +2,7 @@
 //! and of the admin API; unknown keys are errors.
 
 mod contract;
+mod oauth;
 mod renewal;
 mod repeat;
 mod sign_in;
@@ -18,6 +19,7 @@ use steadfast_core::{Effect, connection, gate, session, sleep, stream};
 use url::Url;
 
 pub use contract::{DuplicateKey, Lookup};
+pub use oauth::{GrantType, Oauth};
 pub use renewal::Renewal;
 pub use repeat::Repeat;
 pub use sign_in::SignIn;
@@ -383,35 +385,18 @@ impl Server {
         Access::new(&self.tools_allow, &self.tools_deny)
     }
 
+    /// The client that asks for tokens for itself, where one is configured.
+    #[must_use]
+    pub fn machine(&self) -> Option<&Oauth> {
+        self.oauth.as_ref().filter(|oauth| oauth.asks_for_itself())
+    }
+
     /// What a call of `tool` may do. A write unless the operator says otherwise (architecture, writes 13).
     #[must_use]
     pub fn effect(&self, tool: &str) -> Effect {
         self.tools
             .get(tool)
             .map_or(Effect::Write, |policy| policy.effect)
-    }
-}
-
-/// `oauth = { … }` of a server.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Oauth {
-    /// The client id.
-    pub client_id: Option<String>,
-    /// The client secret; may be `${vault:NAME}`.
-    pub client_secret: Option<String>,
-    /// Scopes to ask for.
-    pub scopes: Vec<String>,
-    /// Further error codes with which this provider means "refused".
-    pub dead_codes: Vec<String>,
-}
-
-impl fmt::Debug for Oauth {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Oauth")
-            .field("client_id", &self.client_id)
-            .field("scopes", &self.scopes)
-            .finish_non_exhaustive()
     }
 }
 

@@ -26,7 +26,7 @@ use crate::clock;
 use crate::config;
 use crate::drive::{self, Input};
 use crate::fleet::Fleet;
-use crate::grants::{self, Credential, Grants};
+use crate::grants::{self, Credential, Grants, Want};
 use crate::handle::CallHandle;
 use crate::link::{Link, Remembered};
 use crate::operations::Ledger;
@@ -469,6 +469,16 @@ impl Keeper {
             }
             if link.catalog.set_access(after.access()) {
                 link.access_changed();
+            }
+            if link.conversation().is_none() {
+                match (
+                    before.oauth != after.oauth,
+                    before.enabled || !after.enabled,
+                ) {
+                    (true, _) => link.credential.client_changed(Want::Anew),
+                    (false, false) => link.credential.client_changed(Want::Missing),
+                    (false, true) => {}
+                }
             }
             let configured = self.upstream(after, link.credential.clone());
             if on_the_wire {

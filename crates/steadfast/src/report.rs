@@ -84,7 +84,7 @@ pub struct GrantReport {
     /// The scopes that are granted now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Vec<String>>,
-    /// Whether there is a refresh token.
+    /// Whether it can be renewed without a person.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub renewable: Option<bool>,
     /// How the last renewal ended.
@@ -112,7 +112,7 @@ impl From<&Held> for GrantReport {
         };
         Self {
             state,
-            issuer: Some(held.issuer.clone()),
+            issuer: Some(held.issuer.clone()).filter(|issuer| !issuer.is_empty()),
             expires_at: Some(rfc3339(tokens.expires_at)),
             renews_at: held.state.renews_at().map(rfc3339),
             scopes: Some(tokens.scopes.clone()),

@@ -190,6 +190,11 @@ impl Upstream {
         self.references.name_any_of(secrets)
     }
 
+    /// Whether the configured client proves itself with one of these secrets.
+    pub(crate) fn client_names_any_of(&self, secrets: &BTreeSet<String>) -> bool {
+        self.references.client_names_any_of(secrets)
+    }
+
     /// Whether [`ready`](Self::ready) has nothing to look up and nothing to wait for.
     pub(crate) fn is_ready(&self) -> bool {
         self.references.are_none() && (self.has_own_credential() || self.credential.is_ready())

@@ -10,6 +10,7 @@ use steadfast_core::{Fault, Kind};
 use steadfast_store::{Error, ExposeSecret as _, SecretString, SharedStore, Vault};
 
 use crate::config;
+use crate::perform::assertion::Key;
 
 /// The secrets of the vault, by name.
 #[derive(Debug)]
@@ -70,7 +71,7 @@ impl Secrets {
 #[derive(Debug, Default)]
 pub(crate) struct References {
     headers: Vec<Header>,
-    client_secret: Option<Template>,
+    client: Option<(Proof, Template)>,
 }
 
 #[derive(Debug)]
@@ -81,7 +82,32 @@ struct Header {
     value: Template,
 }
 
-const CLIENT_SECRET: &str = "oauth.client_secret";
+/// What a configured client proves itself with.
+#[derive(Clone, Copy, Debug)]
+enum Proof {
+    Secret,
+    Key,
+}
+
+impl Proof {
+    /// As it is written in the configuration.
+    const fn place(self) -> &'static str {
+        match self {
+            Self::Secret => "oauth.client_secret",
+            Self::Key => "oauth.private_key",
+        }
+    }
+}
+
+/// The same, with its secrets in their places. No `Debug`.
+pub(crate) enum Proven {
+    /// It is a public client.
+    Nothing,
+    /// By a secret.
+    Secret(String),
+    /// By a key.
+    Key(Key),
+}
 
 impl References {
     /// Takes note of a header that names secrets. Whether it does.
@@ -100,15 +126,18 @@ impl References {
         Ok(names_any)
     }
 
-    /// Takes note of the client's secret.
+    /// Takes note of what the client proves itself with.
     pub(crate) fn add_client(&mut self, server: &config::Server) -> Result<(), Fault> {
-        self.client_secret = client_template(server)?;
+        let checked = server.oauth.as_ref().map_or(Ok(()), config::Oauth::check);
+        checked
+            .map_err(|(key, why)| Fault::new(Kind::Misconfigured, format!("oauth.{key} {why}")))?;
+        self.client = client_template(server)?;
         Ok(())
     }
 
     /// Whether the configuration names none at all.
     pub(crate) fn are_none(&self) -> bool {
-        self.headers.is_empty() && self.client_secret.is_none()
+        self.headers.is_empty() && self.client.is_none()
     }
 
     /// Whether this header names secrets.
@@ -118,9 +147,14 @@ impl References {
 
     /// Whether one of these secrets is among them.
     pub(crate) fn name_any_of(&self, secrets: &BTreeSet<String>) -> bool {
-        let headers = self.headers.iter().map(|header| &header.value);
-        let mut all = headers.chain(&self.client_secret);
-        all.any(|template| template.names().any(|name| secrets.contains(name)))
+        let mut headers = self.headers.iter().map(|header| &header.value);
+        headers.any(|value| names_any(value, secrets)) || self.client_names_any_of(secrets)
+    }
+
+    /// Whether the client proves itself with one of these secrets.
+    pub(crate) fn client_names_any_of(&self, secrets: &BTreeSet<String>) -> bool {
+        let client = self.client.as_ref();
+        client.is_some_and(|(_, value)| names_any(value, secrets))
     }
 
     /// The headers as they are sent now.
@@ -150,33 +184,55 @@ impl References {
         for header in self.headers(secrets) {
             header?;
         }
-        match &self.client_secret {
-            Some(template) => secrets.fill(template, CLIENT_SECRET).map(drop),
+        match &self.client {
+            // Before every request: whether a key is one is seen when something is signed with it.
+            Some((proof, template)) => secrets.fill(template, proof.place()).map(drop),
             None => Ok(()),
         }
     }
 }
 
+fn names_any(template: &Template, secrets: &BTreeSet<String>) -> bool {
+    template.names().any(|name| secrets.contains(name))
+}
+
 impl Secrets {
-    /// The configured secret of a server's OAuth client, as it is now.
+    /// What a server's configured OAuth client proves itself with, as it is now.
     ///
     /// # Errors
     ///
-    /// Where it names a secret that is not there.
-    pub(crate) fn of_client(&self, server: &config::Server) -> Result<Option<String>, Fault> {
-        let template = client_template(server)?;
-        template
-            .map(|template| self.fill(&template, CLIENT_SECRET))
-            .transpose()
+    /// Where it names a secret that is not there, and where a key is none.
+    pub(crate) fn of_client(&self, server: &config::Server) -> Result<Proven, Fault> {
+        match client_template(server)? {
+            Some((proof, template)) => self.prove(proof, &template),
+            None => Ok(Proven::Nothing),
+        }
+    }
+
+    fn prove(&self, proof: Proof, template: &Template) -> Result<Proven, Fault> {
+        let place = proof.place();
+        let value = self.fill(template, place)?;
+        match proof {
+            Proof::Secret => Ok(Proven::Secret(value)),
+            Proof::Key => Key::read(&value).map(Proven::Key).map_err(|why| {
+                Fault::new(
+                    Kind::Misconfigured,
+                    format!("{place} cannot be used: {why}"),
+                )
+            }),
+        }
     }
 }
 
-fn client_template(server: &config::Server) -> Result<Option<Template>, Fault> {
-    let oauth = server.oauth.as_ref();
-    oauth
-        .and_then(|oauth| oauth.client_secret.as_deref())
-        .map(|secret| read(secret, CLIENT_SECRET))
-        .transpose()
+fn client_template(server: &config::Server) -> Result<Option<(Proof, Template)>, Fault> {
+    let Some(oauth) = &server.oauth else {
+        return Ok(None);
+    };
+    let key = oauth.private_key.as_deref().map(|key| (Proof::Key, key));
+    let secret = oauth.client_secret.as_deref();
+    let written = key.or(secret.map(|secret| (Proof::Secret, secret)));
+    let template = written.map(|(proof, text)| Ok((proof, read(text, proof.place())?)));
+    template.transpose()
 }
 
 fn read(value: &str, place: &str) -> Result<Template, Fault> {

@@ -3,8 +3,10 @@
 use std::time::Instant;
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
+use serde_json::{Value, json};
 use url::{Url, form_urlencoded};
 
 use super::State;
@@ -60,6 +62,25 @@ impl Client {
             keys: vec![key],
             ..client
         }
+    }
+
+    /// A client with a new key of P-256, and that key as PEM.
+    #[must_use]
+    pub fn with_new_key(id: &str) -> (Self, String) {
+        let random = SystemRandom::new();
+        let made = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random);
+        let pkcs8 = made.expect("the system has random numbers");
+        let pair =
+            EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random);
+        let pair = pair.expect("what was just made is a key");
+        // SEC 1 section 2.3.3: a 4, then both coordinates.
+        let point = pair.public_key().as_ref();
+        let (x, y) = point[1..].split_at(32);
+        let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        let key = json!({"kty": "EC", "crv": "P-256", "x": encode(x), "y": encode(y)});
+        let text = STANDARD.encode(pkcs8.as_ref());
+        let pem = format!("-----BEGIN PRIVATE KEY-----\n{text}\n-----END PRIVATE KEY-----\n");
+        (Self::with_key(id, key), pem)
     }
 
     /// May be redirected there.

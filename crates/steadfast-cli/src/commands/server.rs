@@ -215,8 +215,10 @@ pub(super) fn shown_config(config: &Value) -> Value {
     {
         mask(value);
     }
-    if let Some(secret) = shown.pointer_mut("/oauth/client_secret") {
-        mask(secret);
+    for secret in ["/oauth/client_secret", "/oauth/private_key"] {
+        if let Some(secret) = shown.pointer_mut(secret) {
+            mask(secret);
+        }
     }
     shown
 }
@@ -321,6 +323,7 @@ mod tests {
             .insert("X-Other".into(), "canary ${vault:NAME}".into());
         config.oauth = Some(config::Oauth {
             client_secret: Some("canary".into()),
+            private_key: Some("canary".into()),
             ..config::Oauth::default()
         });
         let server = Server {

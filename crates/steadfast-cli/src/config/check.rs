@@ -242,12 +242,19 @@ impl Checker<'_, '_> {
             }
             self.references(&path, value);
         }
-        if let Some(secret) = server
-            .oauth
-            .as_ref()
-            .and_then(|oauth| oauth.client_secret.as_ref())
-        {
-            self.references(&["servers", name, "oauth", "client_secret"], secret);
+        if let Some(oauth) = &server.oauth {
+            let at = |key| ["servers", name, "oauth", key];
+            if let Err((key, why)) = oauth.check() {
+                self.refuse(&at(key), why);
+            }
+            for (key, value) in [
+                ("client_secret", &oauth.client_secret),
+                ("private_key", &oauth.private_key),
+            ] {
+                if let Some(value) = value {
+                    self.references(&at(key), value);
+                }
+            }
         }
         for (tool, policy) in &server.tools {
             self.tool(name, server, tool, policy);

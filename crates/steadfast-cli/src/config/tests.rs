@@ -185,6 +185,14 @@ fn what_cannot_work_is_refused() {
             "SF0009 steadfast.toml:3:13: servers.booking.headers.K: a reference is written",
         ),
         (
+            format!("{server}oauth = {{ grant = \"client_credentials\", client_id = \"a\" }}"),
+            "SF0002 steadfast.toml:3:11: servers.booking.oauth.grant: client_credentials needs a client_secret",
+        ),
+        (
+            format!("{server}oauth = {{ client_id = \"a\", private_key = \"${{vault:}}\" }}"),
+            "SF0009 steadfast.toml:3:28: servers.booking.oauth.private_key: a reference is written",
+        ),
+        (
             "[gateway]\nanonymous_agent = \"dev\"".to_owned(),
             "SF0002 steadfast.toml:2:1: gateway.anonymous_agent: there is no agent `dev`",
         ),

@@ -381,6 +381,7 @@ fn wait_for_person(fault: Fault) -> State {
         // Of the others only the configuration itself is for a person, and a redirect that names the
         // url to configure.
         Kind::Misconfigured
+        | Kind::ClientRefused
         | Kind::VaultReference
         | Kind::StoreUnavailable
         | Kind::OperationsHeld

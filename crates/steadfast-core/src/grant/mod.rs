@@ -13,6 +13,9 @@
 //! | `refused` | only a person can help; nothing was deleted | the one try at expiry, or a probe, where there is one left |
 //! | `unrenewable` | there is no refresh token; it ends when the access token does | its end |
 //!
+//! A client that asks for tokens for itself has no refresh token: its credential takes the place of one, and each
+//! renewal is a new request with it (RFC 6749 section 4.4). All else is the same, but that nobody signs in.
+//!
 //! A renewal is itself a one-shot write (architecture, grants 1): its fact is durable before the action
 //! that follows it runs, so that a daemon that dies in between finds the intent and not a riddle.
 //! The table of transitions is drawn from the tests: `docs/machines/grant.md`.
@@ -27,7 +30,7 @@ pub use transitions::{deadline, replay, restore, step, wake_at};
 
 use serde::{Deserialize, Serialize};
 
-use crate::fault::Fault;
+use crate::fault::{Fault, Kind};
 use crate::identity::{AttemptId, GrantGeneration};
 use crate::now::{Jitter, Millis, Mono, Now, Wall};
 
@@ -41,7 +44,7 @@ pub struct Tokens {
     /// When it expires: absolute, so that a restart does not begin to count anew (EX-01). Where the
     /// answer said nothing, after the assumed lifetime.
     pub expires_at: Wall,
-    /// Whether there is a refresh token.
+    /// Whether the next ones can be had without a person: there is a refresh token, or the client asks for itself.
     pub renewable: bool,
     /// The scopes that are granted now.
     pub scopes: Vec<String>,
@@ -53,6 +56,18 @@ impl Tokens {
     pub fn are_narrower_than(&self, before: &Self) -> bool {
         let is_lost = |scope: &String| !self.scopes.contains(scope);
         !self.scopes.is_empty() && before.scopes.iter().any(is_lost)
+    }
+
+    /// Before the first answer to a client that asks for itself: there is no access token yet, and it can be had.
+    #[must_use]
+    pub const fn none_yet(generation: GrantGeneration, now: Wall) -> Self {
+        Self {
+            generation,
+            issued_at: now,
+            expires_at: now,
+            renewable: true,
+            scopes: Vec::new(),
+        }
     }
 
     /// Whether the access token may still be sent.
@@ -210,6 +225,26 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// As it is meant for a client that the operator configured: signing in anew brings no other client, so that only
+    /// its configuration can be wrong. One that asks `for_itself` has no grant that could be refused instead.
+    #[must_use]
+    pub fn of_configured_client(self, for_itself: bool) -> Self {
+        let refused = |fault: Fault| Fault {
+            kind: Kind::ClientRefused,
+            ..fault
+        };
+        match self {
+            Self::Client(fault) => Self::Client(refused(fault)),
+            Self::Grant(fault) if for_itself => Self::Client(refused(fault)),
+            Self::Structured(fault) if for_itself => Self::Structured(refused(fault)),
+            Self::Temporary(_)
+            | Self::Moved(_)
+            | Self::OutcomeLost(_)
+            | Self::Grant(_)
+            | Self::Structured(_) => self,
+        }
+    }
+
     /// What is said of it.
     #[must_use]
     pub const fn fault(&self) -> &Fault {
@@ -247,6 +282,11 @@ pub enum Event {
     Interrupted {
         /// The tokens that it presented.
         tokens: Tokens,
+    },
+    /// The client asks for tokens for itself (RFC 6749 section 4.4), and has none: nobody needs to sign in.
+    Wanted {
+        /// Of the tokens to come, which replace all that is held.
+        generation: GrantGeneration,
     },
     /// Signed out, or no longer configured.
     Removed,
@@ -310,7 +350,8 @@ pub enum Action {
         /// Of these tokens.
         generation: GrantGeneration,
     },
-    /// Present the refresh token at the token endpoint; answer with `Renewed` or `Failed`.
+    /// Present the refresh token, or the client's own credential, at the token endpoint; answer with `Renewed` or
+    /// `Failed`.
     Renew {
         /// Fences the outcome.
         attempt: AttemptId,

@@ -532,6 +532,64 @@ fn any_fault() -> impl Strategy<Value = Fault> {
     ]
 }
 
+#[test]
+fn a_client_that_asks_for_itself_gets_its_first_token_by_a_renewal() {
+    let mut rig = Rig::new();
+    let generation = GrantGeneration(1);
+    let wanted = Event::Wanted { generation };
+    assert_eq!(
+        rig.feed(wanted.clone()),
+        [Action::AwaitTurn { generation }],
+        "nobody is told: there is nothing to sign in for"
+    );
+    assert!(!rig.state.tokens().unwrap().good(rig.now.wall));
+    assert!(rig.feed(wanted).is_empty(), "asked for once");
+    let attempt = rig.turn();
+    let unknown = Failure::Moved(fault(Kind::TokenEndpointMoved));
+    assert_eq!(
+        rig.fails(attempt, unknown),
+        [Action::Rediscover { attempt }]
+    );
+    let found = Found::Elsewhere;
+    rig.feed(Event::Rediscovered { attempt, found });
+    rig.renewed(attempt, 2, HOUR);
+    assert_eq!(rig.state.name(), "valid");
+    // From here on it is like any other; only the operator can mend what the provider refuses.
+    let attempt = rig.begin();
+    let refused = Failure::Grant(fault(Kind::GrantRefused)).of_configured_client(true);
+    rig.fails(attempt, refused);
+    assert_eq!(rig.state.fault().unwrap().kind, Kind::ClientRefused);
+    let generation = GrantGeneration(2);
+    assert_eq!(rig.feed(Event::Reload), [Action::AwaitTurn { generation }]);
+}
+
+#[test]
+fn what_is_wanted_replaces_what_a_person_gave_and_nothing_newer() {
+    let mut rig = Rig::signed_in();
+    rig.feed(Event::Wanted {
+        generation: GrantGeneration(1),
+    });
+    assert_eq!(rig.state.name(), "valid");
+    let generation = GrantGeneration(2);
+    rig.feed(Event::Wanted { generation });
+    assert_eq!((rig.state.name(), rig.generation()), ("due", generation));
+}
+
+#[test]
+fn a_refusal_of_a_configured_client_is_for_its_operator() {
+    let of = |failure: Failure, for_itself| failure.of_configured_client(for_itself);
+    let client = || Failure::Client(fault(Kind::SignInRequired));
+    let grant = || Failure::Grant(fault(Kind::GrantRefused));
+    let refused = fault(Kind::ClientRefused);
+    assert_eq!(of(client(), false), Failure::Client(refused.clone()));
+    assert_eq!(of(grant(), false), grant(), "that is what the person gave");
+    assert_eq!(of(grant(), true), Failure::Client(refused.clone()));
+    let other = Failure::Structured(fault(Kind::GrantRefused));
+    assert_eq!(of(other, true), Failure::Structured(refused));
+    let moment = Failure::Temporary(fault(Kind::RenewalDelayed));
+    assert_eq!(of(moment.clone(), true), moment);
+}
+
 #[derive(Clone, Debug)]
 enum Happening {
     Wait,
@@ -549,6 +607,7 @@ enum Happening {
         renewable: bool,
     },
     Interrupted,
+    Wanted,
     Removed,
     Reload,
     TokenRefused {
@@ -561,7 +620,7 @@ enum Happening {
 fn happening() -> impl Strategy<Value = Happening> {
     use Happening::{
         Accepted, Failed, Interrupted, Leased, Loaded, Pass, Rediscovered, Reload, Removed,
-        Renewed, Suspected, TokenRefused, Turn, Wait,
+        Renewed, Suspected, TokenRefused, Turn, Wait, Wanted,
     };
     let failure = any_fault().prop_flat_map(|fault| {
         prop_oneof![
@@ -591,6 +650,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => found.prop_map(Rediscovered),
         1 => any::<bool>().prop_map(|renewable| Loaded { renewable }),
         1 => Just(Interrupted),
+        1 => Just(Wanted),
         1 => Just(Removed),
         1 => Just(Reload),
         1 => any::<bool>().prop_map(|stale| TokenRefused { stale }),
@@ -637,6 +697,9 @@ impl Rig {
             }
             Happening::Interrupted => Event::Interrupted {
                 tokens: self.tokens(held + 1, HOUR),
+            },
+            Happening::Wanted => Event::Wanted {
+                generation: GrantGeneration(held + 1),
             },
             Happening::Removed => Event::Removed,
             Happening::Reload => Event::Reload,

@@ -18,6 +18,7 @@ pub fn step(state: State, event: Event, cx: &Context<'_>) -> Step {
     match event {
         Event::Loaded { tokens } => loaded(state, tokens, cx),
         Event::Interrupted { tokens } => interrupted(state, tokens, cx),
+        Event::Wanted { generation } => wanted(state, generation, cx),
         Event::Removed => removed(state, cx),
         Event::Due => due(state, cx),
         Event::Reload => reload(state, cx),
@@ -228,6 +229,19 @@ fn interrupted(state: State, tokens: Tokens, cx: &Context<'_>) -> Step {
     let (state, action) = due_now(tokens, Strikes::default(), Some(fault), cx);
     let actions = vec![Action::Use { generation }, action];
     enter(state, actions, "a renewal was interrupted", cx)
+}
+
+/// The first token of a client that asks for itself comes by the way of all renewals, so that it is asked for once,
+/// by one daemon, and again until it is there.
+fn wanted(state: State, generation: GrantGeneration, cx: &Context<'_>) -> Step {
+    if is_older(&state, generation) {
+        return ignored(state, "not newer than what is held", Vec::new(), cx);
+    }
+    let mut actions = let_go(&state);
+    let tokens = Tokens::none_yet(generation, cx.now.wall);
+    let (state, action) = due_now(tokens, Strikes::default(), None, cx);
+    actions.push(action);
+    enter(state, actions, "the client asks for itself", cx)
 }
 
 fn removed(state: State, cx: &Context<'_>) -> Step {

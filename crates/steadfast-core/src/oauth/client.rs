@@ -2,6 +2,7 @@
 
 use url::{Host, Url};
 
+use super::discovery::{Identity, identity};
 use crate::now::{Millis, Wall};
 
 /// How a client proves at the token endpoint who it is.
@@ -31,18 +32,45 @@ impl Auth {
     }
 }
 
-/// How a client with or without a secret proves itself, given `token_endpoint_auth_methods_supported`: where it is
-/// omitted the default is `client_secret_basic` (RFC 8414 section 2). Of the two ways to send a secret, the one that the
-/// issuer names first: the endpoints of the Python `mcp` SDK name `client_secret_basic` last, and do not take it.
+/// What a client has to prove itself with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Credential {
+    /// Nothing.
+    Nothing,
+    /// A secret that the issuer knows, too.
+    Secret,
+    /// A private key, of which the issuer knows the public half.
+    Key,
+}
+
+/// How a client proves itself, given `token_endpoint_auth_methods_supported`: where it is omitted the default is
+/// `client_secret_basic` (RFC 8414 section 2). Of the two ways to send a secret, the one that the issuer names first:
+/// the endpoints of the Python `mcp` SDK name `client_secret_basic` last, and do not take it. A secret goes nowhere
+/// where the issuer takes public clients only.
 #[must_use]
-pub fn auth(has_secret: bool, supported: Option<&[String]>) -> Auth {
-    if !has_secret {
-        return Auth::None;
+pub fn auth(credential: Credential, supported: Option<&[String]>) -> Auth {
+    match credential {
+        Credential::Nothing => return Auth::None,
+        Credential::Key => return Auth::PrivateKeyJwt,
+        Credential::Secret => {}
     }
+    let supported = supported.unwrap_or_default();
     let ways = [Auth::ClientSecretBasic, Auth::ClientSecretPost];
     let way = |name: &String| ways.into_iter().find(|way| way.as_str() == name);
-    let mut named = supported.unwrap_or_default().iter().filter_map(way);
-    named.next().unwrap_or(Auth::ClientSecretBasic)
+    let is_public_only = supported.iter().any(|name| name == Auth::None.as_str());
+    match supported.iter().find_map(way) {
+        Some(way) => way,
+        None if is_public_only => Auth::None,
+        None => Auth::ClientSecretBasic,
+    }
+}
+
+/// Whether the operator's client may be used at an issuer. It belongs to the one at which it was registered: the
+/// operator names that, or it is the one at which it was used before (2026-07-28 client-registration, "Authorization
+/// Server Binding").
+#[must_use]
+pub fn may_be_used_at(issuer: &str, belongs_to: Option<&str>) -> bool {
+    belongs_to.is_none_or(|known| identity(known, issuer) != Identity::Different)
 }
 
 /// The other way to send a secret, to be tried once where the provider did not accept the first and offers both
@@ -151,12 +179,16 @@ mod tests {
         let post_first = methods(&["client_secret_post", "client_secret_basic"]);
         let post = methods(&["client_secret_post"]);
         let unknown = methods(&["tls_client_auth"]);
-        assert_eq!(auth(false, Some(&both)), Auth::None);
-        assert_eq!(auth(true, None), Auth::ClientSecretBasic);
-        assert_eq!(auth(true, Some(&both)), Auth::ClientSecretBasic);
-        assert_eq!(auth(true, Some(&post_first)), Auth::ClientSecretPost);
-        assert_eq!(auth(true, Some(&post)), Auth::ClientSecretPost);
-        assert_eq!(auth(true, Some(&unknown)), Auth::ClientSecretBasic);
+        let none = methods(&["none"]);
+        let secret = |supported| auth(Credential::Secret, supported);
+        assert_eq!(auth(Credential::Nothing, Some(&both)), Auth::None);
+        assert_eq!(auth(Credential::Key, Some(&both)), Auth::PrivateKeyJwt);
+        assert_eq!(secret(None), Auth::ClientSecretBasic);
+        assert_eq!(secret(Some(&both)), Auth::ClientSecretBasic);
+        assert_eq!(secret(Some(&post_first)), Auth::ClientSecretPost);
+        assert_eq!(secret(Some(&post)), Auth::ClientSecretPost);
+        assert_eq!(secret(Some(&none)), Auth::None);
+        assert_eq!(secret(Some(&unknown)), Auth::ClientSecretBasic);
         assert_eq!(
             other(Auth::ClientSecretBasic, Some(&both)),
             Some(Auth::ClientSecretPost)
@@ -179,6 +211,13 @@ mod tests {
             let address = address.parse().unwrap();
             assert_eq!(may_come_back_to(&address), expected, "{address}");
         }
+    }
+
+    #[test]
+    fn a_configured_client_belongs_to_one_issuer() {
+        let at = |belongs_to| may_be_used_at("https://as.test", belongs_to);
+        assert!(at(None) && at(Some("https://as.test")) && at(Some("https://as.test/")));
+        assert!(!at(Some("https://other.test")) && !at(Some("https://as.test/t1")));
     }
 
     #[test]

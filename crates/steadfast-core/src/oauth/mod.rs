@@ -7,8 +7,10 @@
 //! | [`scopes`] | 2026-07-28 basic/authorization, "Scope Selection Strategy" |
 //! | [`step_up`] | 2026-07-28 basic/authorization, "Step-Up Authorization Flow" |
 //! | [`reach`] | which addresses a server's metadata may lead to |
+//! | [`assertion`] | RFC 7523, and draft-ietf-oauth-rfc7523bis |
 //! | [`client`] | 2026-07-28 basic/authorization/client-registration, and RFC 7591 |
 
+pub mod assertion;
 pub mod client;
 pub mod discovery;
 pub mod reach;

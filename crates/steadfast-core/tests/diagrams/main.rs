@@ -716,6 +716,12 @@ fn diagram_of_grant() {
                 tokens: tokens(3, 0, true),
             },
         ),
+        (
+            "the client asks for itself",
+            Event::Wanted {
+                generation: GrantGeneration(3),
+            },
+        ),
         ("removed", Event::Removed),
         ("due", Event::Due),
         ("reload", Event::Reload),
@@ -771,7 +777,7 @@ fn diagram_of_grant() {
             Event::TokenAccepted { generation },
         ),
     ];
-    all_of!(Event: Loaded | Interrupted | Removed | Due | Reload | Turn | Leased | Renewed | Failed | Rediscovered | TokenRefused | Suspected | TokenAccepted, events.iter().map(|(_, event)| event));
+    all_of!(Event: Loaded | Interrupted | Wanted | Removed | Due | Reload | Turn | Leased | Renewed | Failed | Rediscovered | TokenRefused | Suspected | TokenAccepted, events.iter().map(|(_, event)| event));
     all_of!(State: None | Valid | Due | Renewing | Delayed | Suspect | Refused | Unrenewable, states.iter().map(|state| &state.it));
     let page = article::<Grant>(&states, &events, &Default::default());
     compare("grant", &page);

@@ -152,6 +152,8 @@ fn grant_client() -> GrantClient {
         origin: ClientOrigin::Registered {
             redirect_uri: "http://127.0.0.1:7420/oauth/callback".to_owned(),
         },
+        for_itself: true,
+        audience: Some("https://as.example.com/".to_owned()),
     }
 }
 

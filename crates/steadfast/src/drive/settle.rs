@@ -64,7 +64,8 @@ pub(super) async fn settle(
             | Kind::FreshTokenRefused
             | Kind::IssuerChanged
             | Kind::StoreUnavailable
-            | Kind::OperationsHeld => return Err(fault),
+            | Kind::OperationsHeld
+            | Kind::ClientRefused => return Err(fault),
         },
     }
     Ok(())

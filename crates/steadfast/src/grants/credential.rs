@@ -10,7 +10,7 @@ use steadfast_core::identity::GrantGeneration;
 
 use super::slot::ScopeChange;
 use super::step_up::Refused;
-use super::{Grants, Held, Owner, Slot};
+use super::{Grants, Held, Owner, Slot, Want};
 
 /// The credential of one connection.
 #[derive(Clone, Debug)]
@@ -137,6 +137,17 @@ impl Credential {
             let event = Event::Suspected { generation };
             credential.grants.tell(&credential.owner, event).await;
             credential.slot.doubt(false);
+        });
+    }
+
+    /// The configuration of the client changed, or a secret that it proves itself with: what was refused may be taken
+    /// now.
+    pub(crate) fn client_changed(&self, want: Want) {
+        let credential = self.clone();
+        tokio::spawn(async move {
+            let (grants, owner) = (&credential.grants, &credential.owner);
+            grants.want(owner, want).await;
+            grants.tell(owner, Event::Reload).await;
         });
     }
 

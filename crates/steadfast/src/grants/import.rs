@@ -159,11 +159,11 @@ impl Read {
             issuer: canonical(&issuer).to_owned(),
             token_endpoint: import.token_endpoint,
             resource: import.resource,
-            client: GrantClient {
-                id: import.client_id.unwrap_or_default(),
+            client: GrantClient::new(
+                import.client_id.unwrap_or_default(),
                 auth,
-                origin: ClientOrigin::Imported,
-            },
+                ClientOrigin::Imported,
+            ),
             secrets: GrantSecrets {
                 access_token: import.access_token.into(),
                 refresh_token: refresh_token.map(Into::into),
@@ -203,11 +203,7 @@ pub(super) fn blank(owner: &Owner) -> GrantRecord {
         issuer: String::new(),
         resource: None,
         token_endpoint: None,
-        client: GrantClient {
-            id: String::new(),
-            auth: Auth::None,
-            origin: ClientOrigin::Imported,
-        },
+        client: GrantClient::new(String::new(), Auth::None, ClientOrigin::Imported),
         last_renewal: None,
         step_up: StepUp::default(),
         sealed: None,

@@ -10,12 +10,14 @@
 //! | [`renewal`] | one renewal, from standing in line to letting go |
 //! | [`slot`] | the newest access token, in memory |
 //! | [`credential`] | one connection's part: at send time, and at a 401 |
+//! | [`machine`] | clients that ask for tokens for themselves |
 //! | [`import`] | tokens from elsewhere |
 //! | [`step_up`] | calls that want more than is granted |
 //! | [`sign_in`] | tokens that a person gets us, and giving them back |
 
 mod credential;
 mod import;
+mod machine;
 mod renewal;
 mod sign_in;
 mod slot;
@@ -30,6 +32,7 @@ use http::HeaderValue;
 use parking_lot::{Mutex, RwLock};
 use steadfast_core::grant::{self, Action, Event, Policy, Tokens};
 use steadfast_core::identity::GrantGeneration;
+use steadfast_core::oauth::client::{Auth, Credential as Proof, auth};
 use steadfast_core::oauth::step_up as step_up_rules;
 use steadfast_core::{AgentName, AttemptId, Fault, ServerName, Wall};
 use steadfast_store::{
@@ -40,6 +43,7 @@ use tokio::sync::{Notify, Semaphore, broadcast};
 
 pub(crate) use credential::Credential;
 pub use import::{BadImport, Import};
+pub(crate) use machine::Want;
 pub use sign_in::{
     Callback, Doors, Finished, NotOffered, NotSignedIn, Offer, Revoked, SignedIn, SignedOut,
 };
@@ -48,9 +52,10 @@ pub(crate) use step_up::{Refused, operation};
 
 use crate::clock;
 use crate::config;
+use crate::perform::assertion::Signer;
 use crate::perform::dial::Dialer;
 use crate::perform::token::Client;
-use crate::secrets::Secrets;
+use crate::secrets::{Proven, Secrets};
 
 /// Whose grant, and for which server.
 pub(crate) type Owner = (AgentName, ServerName);
@@ -175,6 +180,7 @@ impl Grants {
     /// The credential of a connection, with what the store holds.
     pub(crate) async fn credential(self: &Arc<Self>, owner: &Owner) -> Credential {
         let credential = self.credential_now(owner);
+        self.want(owner, Want::Missing).await;
         self.read_again(owner).await;
         self.read_offer(owner).await;
         credential
@@ -274,6 +280,7 @@ impl Grants {
 
     /// An explicit reload beats every schedule: what is due, delayed, suspect or refused is tried once, and waited for.
     pub(crate) async fn reload(self: &Arc<Self>, owner: &Owner, slot: &Slot, limit: Duration) {
+        self.want(owner, Want::SignedOut).await;
         self.tell(owner, Event::Reload).await;
         let any = GrantGeneration::default();
         let _ = self.await_token(owner, slot, any, limit).await;
@@ -343,7 +350,7 @@ impl Grants {
     pub(super) fn follow(self: &Arc<Self>, owner: &Owner, fed: &Fed) {
         for action in &fed.actions {
             match action {
-                Action::AwaitTurn { .. } => self.stand_in_line(owner, &fed.record.issuer),
+                Action::AwaitTurn { .. } => self.stand_in_line(owner, &fed.record),
                 // The slot was filled when the record was written; turn and lease belong to the renewal's task.
                 Action::Use { .. }
                 | Action::LetGo
@@ -425,27 +432,58 @@ impl Grants {
         }
     }
 
-    /// The client that tokens were, or will be, issued to: a refresh token is bound to it (RFC 6749 section 6).
-    /// `kept` is the secret that was sealed with it, where it has one that is not in the configuration.
+    /// The client that tokens were, or will be, issued to by `issuer`: a refresh token is bound to it (RFC 6749
+    /// section 6). `kept` is the secret that was sealed with it, where it has one that is not in the configuration.
     fn client_of(
         &self,
         client: &GrantClient,
+        issuer: &str,
         server: &config::Server,
         kept: Option<&SecretString>,
     ) -> Result<Client, Fault> {
-        let secret = match client.origin {
+        let proven = match client.origin {
             ClientOrigin::Configured => self.secrets.of_client(server)?,
             ClientOrigin::MetadataDocument
             | ClientOrigin::Registered { .. }
-            | ClientOrigin::Imported => kept.map(|secret| secret.expose_secret().to_owned()),
+            | ClientOrigin::Imported => kept.map_or(Proven::Nothing, |secret| {
+                Proven::Secret(secret.expose_secret().to_owned())
+            }),
+        };
+        let (secret, signer, credential) = match proven {
+            Proven::Nothing => (None, None, Proof::Nothing),
+            Proven::Secret(secret) => (Some(secret), None, Proof::Secret),
+            Proven::Key(key) => {
+                let oauth = server.oauth.as_ref();
+                let audience = oauth.and_then(|oauth| oauth.audience.clone());
+                let signer = Signer {
+                    key,
+                    key_id: oauth.and_then(|oauth| oauth.key_id.clone()),
+                    audience: audience
+                        .or_else(|| client.audience.clone())
+                        .unwrap_or_else(|| issuer.to_owned()),
+                };
+                (None, Some(signer), Proof::Key)
+            }
         };
         Ok(Client {
             id: client.id.clone(),
             secret,
-            auth: client.auth,
+            signer,
+            auth: still(client.auth, credential),
             methods: None,
         })
     }
+}
+
+/// How a client proves itself that did so in this way when its tokens were issued: its operator may have given it
+/// something else since.
+fn still(before: Auth, credential: Proof) -> Auth {
+    let fits = match before {
+        Auth::None => credential == Proof::Nothing,
+        Auth::ClientSecretBasic | Auth::ClientSecretPost => credential == Proof::Secret,
+        Auth::PrivateKeyJwt => credential == Proof::Key,
+    };
+    if fits { before } else { auth(credential, None) }
 }
 
 fn bearer(secrets: &GrantSecrets) -> Option<HeaderValue> {
@@ -461,7 +499,7 @@ fn attempt() -> u64 {
     getrandom::u64().unwrap_or_else(|_| clock::mono().0) >> 11
 }
 
-/// Tokens as the machine looks at them.
+/// Tokens of a person's grant as the machine looks at them.
 pub(super) fn tokens(
     generation: GrantGeneration,
     issued_at: Wall,

@@ -5,18 +5,18 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use steadfast_core::grant::{Action, Event, Failure, Found, schedule};
-use steadfast_core::identity::GrantGeneration;
+use steadfast_core::grant::{Action, Event, Failure, Found, Tokens, schedule};
 use steadfast_core::oauth::client::Auth;
 use steadfast_core::oauth::discovery::{Identity, identity};
 use steadfast_core::quirks::sanitise;
-use steadfast_core::{Fault, Kind, Millis, Wall};
+use steadfast_core::{Fault, Kind, Millis};
 use steadfast_store::{
-    ExposeSecret as _, GrantRecord, GrantSecrets, LastRenewal, Lease, LeaseKey, Taken,
+    ClientOrigin, ExposeSecret as _, GrantRecord, GrantSecrets, LastRenewal, Lease, LeaseKey, Taken,
 };
 use tokio::sync::Semaphore;
 use url::Url;
 
+use super::machine::Wish;
 use super::{Along, Edit, Fed, Grants, Owner, tokens};
 use crate::clock;
 use crate::config;
@@ -27,7 +27,7 @@ use crate::perform::token::{Granted, refresh};
 impl Grants {
     /// Stands in line; once, however often it is asked for. What asks while a turn is under way gets another one: the
     /// server may refuse a token the moment after it was renewed.
-    pub(super) fn stand_in_line(self: &Arc<Self>, owner: &Owner, issuer: &str) {
+    pub(super) fn stand_in_line(self: &Arc<Self>, owner: &Owner, record: &GrantRecord) {
         let was_in_line = {
             let mut in_line = self.in_line.lock();
             let again = in_line.contains_key(owner);
@@ -37,7 +37,12 @@ impl Grants {
         if was_in_line {
             return;
         }
-        let turns = self.turns_of(issuer);
+        // Where the issuer is not known yet its server stands for it: that is who is asked first.
+        let turns = if record.issuer.is_empty() {
+            self.turns_of(&format!("server {}", owner.1))
+        } else {
+            self.turns_of(&record.issuer)
+        };
         tokio::spawn(Arc::clone(self).in_its_turn(owner.clone(), turns));
     }
 
@@ -70,10 +75,10 @@ impl Grants {
         })
     }
 
-    fn turns_of(&self, issuer: &str) -> Arc<Semaphore> {
+    fn turns_of(&self, place: &str) -> Arc<Semaphore> {
         let permits = self.settings.per_issuer_concurrency.max(1) as usize;
         let mut turns = self.turns.lock();
-        let of = turns.entry(issuer.to_owned());
+        let of = turns.entry(place.to_owned());
         Arc::clone(of.or_insert_with(|| Arc::new(Semaphore::new(permits))))
     }
 
@@ -109,8 +114,9 @@ impl Grants {
             generation: record.map(|record| record.generation).unwrap_or_default(),
         };
         let mut fed = self.feed(owner, turn, Along::default()).await?;
+        let mut found = None;
         // At most: asked, not found, rediscovered, asked elsewhere.
-        while let Some(next) = self.next_event(owner, &fed).await? {
+        while let Some(next) = self.next_event(owner, &fed, &mut found).await? {
             // Its answer may have taken long; nobody else began meanwhile if the lease is still ours.
             let until = self.lease_end(clock::wall());
             let _ = self.store.renew_lease(lease, until).await?;
@@ -125,11 +131,12 @@ impl Grants {
         &self,
         owner: &Owner,
         fed: &Fed,
+        found: &mut Option<Wish>,
     ) -> Result<Option<Outcome>, steadfast_store::Error> {
         for action in &fed.actions {
             match action {
                 Action::Renew { attempt } => {
-                    let outcome = self.renew(owner, &fed.record).await?;
+                    let outcome = self.renew(owner, &fed.record, found.as_ref()).await?;
                     return Ok(Some(match outcome {
                         Ok(renewed) => Outcome::Renewed(*attempt, Box::new(renewed)),
                         Err(failure) => Outcome::Other(Event::Failed {
@@ -139,13 +146,13 @@ impl Grants {
                     }));
                 }
                 Action::Rediscover { attempt } => {
-                    let (found, endpoint) = self.rediscover(owner, &fed.record).await;
+                    let (what, edit) = self.rediscover(owner, &fed.record, found).await;
                     return Ok(Some(Outcome::Found(
                         Event::Rediscovered {
                             attempt: *attempt,
-                            found,
+                            found: what,
                         },
-                        endpoint,
+                        edit,
                     )));
                 }
                 Action::AwaitTurn { .. }
@@ -167,17 +174,14 @@ impl Grants {
         match outcome {
             Outcome::Renewed(attempt, renewed) => {
                 let Renewed {
-                    generation,
+                    tokens,
                     secrets,
-                    issued_at,
-                    expires_at,
-                    scopes,
                     auth,
                 } = *renewed;
-                let fresh = secrets.clone();
+                let issued_at = tokens.issued_at;
                 let event = move |_: Option<&GrantRecord>| Event::Renewed {
                     attempt,
-                    tokens: tokens(generation, issued_at, expires_at, &fresh, scopes.clone()),
+                    tokens: tokens.clone(),
                 };
                 let along = Along {
                     secrets: Some(secrets),
@@ -191,12 +195,10 @@ impl Grants {
                 };
                 self.feed(owner, event, along).await
             }
-            Outcome::Found(event, endpoint) => {
+            Outcome::Found(event, edit) => {
                 let along = Along {
                     secrets: None,
-                    edit: endpoint.map(|endpoint| -> Edit {
-                        Box::new(move |record| record.token_endpoint = Some(endpoint.clone()))
-                    }),
+                    edit,
                 };
                 self.feed(owner, |_| event.clone(), along).await
             }
@@ -224,6 +226,7 @@ impl Grants {
         &self,
         owner: &Owner,
         record: &GrantRecord,
+        found: Option<&Wish>,
     ) -> Result<Result<Renewed, Failure>, steadfast_store::Error> {
         let Some(server) = self.server(owner) else {
             let fault = Fault::new(
@@ -232,6 +235,9 @@ impl Grants {
             );
             return Ok(Err(Failure::Temporary(fault)));
         };
+        if let Some(oauth) = server.machine().filter(|_| record.client.for_itself) {
+            return self.ask_for_itself(record, &server, oauth, found).await;
+        }
         let secrets = self.vault.open_grant(record)?;
         let Some((secrets, refresh_token)) =
             secrets.and_then(|secrets| Some((secrets.clone(), secrets.refresh_token?)))
@@ -244,7 +250,8 @@ impl Grants {
             let fault = Fault::new(Kind::TokenEndpointMoved, "no token endpoint is known");
             return Ok(Err(Failure::Moved(fault)));
         };
-        let client = match self.client_of(&record.client, &server, secrets.client_secret.as_ref()) {
+        let kept = secrets.client_secret.as_ref();
+        let client = match self.client_of(&record.client, &record.issuer, &server, kept) {
             Ok(client) => client,
             Err(fault) => return Ok(Err(Failure::Temporary(fault))),
         };
@@ -262,7 +269,12 @@ impl Grants {
             dead_codes,
         )
         .await;
-        Ok(granted.map(|granted| self.renewed(record, secrets, granted)))
+        let is_configured = record.client.origin == ClientOrigin::Configured;
+        Ok(match granted {
+            Ok(granted) => Ok(self.renewed(record, secrets, granted)),
+            Err(failure) if is_configured => Err(failure.of_configured_client(false)),
+            Err(failure) => Err(failure),
+        })
     }
 
     /// What an answer omits stays as it was: refresh token and scope (architecture, grants 3). The expiry does not: it is
@@ -271,30 +283,33 @@ impl Grants {
         let Granted { issued, auth } = granted;
         let issued_at = clock::wall();
         let before = record.state.tokens();
+        let assumed = self.settings.assumed_lifetime.0;
+        let expires_at = schedule::expires_at(issued_at, issued.expires_in, assumed);
+        let scopes = issued
+            .scope
+            .or_else(|| before.map(|tokens| tokens.scopes.clone()))
+            .unwrap_or_default();
+        let secrets = GrantSecrets {
+            access_token: issued.access_token.into(),
+            refresh_token: issued.refresh_token.map(Into::into).or(old.refresh_token),
+            client_secret: old.client_secret,
+        };
+        let generation = record.generation.next();
         Renewed {
-            generation: record.generation.next(),
-            secrets: GrantSecrets {
-                access_token: issued.access_token.into(),
-                refresh_token: issued.refresh_token.map(Into::into).or(old.refresh_token),
-                client_secret: old.client_secret,
-            },
-            issued_at,
-            expires_at: schedule::expires_at(
-                issued_at,
-                issued.expires_in,
-                self.settings.assumed_lifetime.0,
-            ),
-            scopes: issued
-                .scope
-                .or_else(|| before.map(|tokens| tokens.scopes.clone()))
-                .unwrap_or_default(),
+            tokens: tokens(generation, issued_at, expires_at, &secrets, scopes),
+            secrets,
             auth,
         }
     }
 
     /// Where the issuer's token endpoint is now. Only ever the issuer's that issued the grant: what the server names
     /// by now is told, and gets nothing (architecture, grants 4; DS-02, DS-07).
-    async fn rediscover(&self, owner: &Owner, record: &GrantRecord) -> (Found, Option<String>) {
+    async fn rediscover(
+        &self,
+        owner: &Owner,
+        record: &GrantRecord,
+        wish: &mut Option<Wish>,
+    ) -> (Found, Option<Edit>) {
         let Some(server) = self.server(owner) else {
             let fault = Fault::new(
                 Kind::RenewalDelayed,
@@ -304,13 +319,27 @@ impl Grants {
         };
         // What is kept says where the endpoint was.
         let fetcher = self.fetcher(&server).anew();
+        if let Some(oauth) = server.machine().filter(|_| record.client.for_itself)
+            && record.sealed.is_none()
+        {
+            return match self.discover_for_itself(&fetcher, &server, oauth).await {
+                Ok((found, edit)) => {
+                    *wish = Some(found);
+                    (Found::Elsewhere, Some(edit))
+                }
+                Err(fault) => (Found::Nothing(fault), None),
+            };
+        }
         let mut notes = Vec::new();
         let metadata = issuer_metadata(&fetcher, &record.issuer, &mut notes).await;
         tracing::debug!(?notes, agent = %owner.0, server = %owner.1, "rediscovered");
         match metadata {
             Ok(Some(metadata)) => match metadata.token_endpoint {
                 Some(endpoint) if Some(endpoint.as_str()) != record.token_endpoint.as_deref() => {
-                    (Found::Elsewhere, Some(endpoint.into()))
+                    let edit: Edit = Box::new(move |record| {
+                        record.token_endpoint = Some(endpoint.as_str().to_owned());
+                    });
+                    (Found::Elsewhere, Some(edit))
                 }
                 Some(_) | None => (Found::Same, None),
             },
@@ -366,17 +395,14 @@ impl Grants {
 /// What came of an action.
 enum Outcome {
     Renewed(steadfast_core::AttemptId, Box<Renewed>),
-    Found(Event, Option<String>),
+    Found(Event, Option<Edit>),
     Other(Event),
 }
 
 /// What a renewal brought.
-struct Renewed {
-    /// The one after that which was presented: where other tokens came in meanwhile, those stay (RT-04).
-    generation: GrantGeneration,
-    secrets: GrantSecrets,
-    issued_at: Wall,
-    expires_at: Wall,
-    scopes: Vec<String>,
-    auth: Auth,
+pub(super) struct Renewed {
+    /// Of the generation after that which was presented: where other tokens came in meanwhile, those stay (RT-04).
+    pub(super) tokens: Tokens,
+    pub(super) secrets: GrantSecrets,
+    pub(super) auth: Auth,
 }

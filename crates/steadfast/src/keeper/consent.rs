@@ -97,6 +97,21 @@ pub(super) async fn follow(keeper: Weak<Inner>, mut changed: broadcast::Receiver
     }
 }
 
+/// Whether the connection waits for its operator because no token could be had with the configured client: its
+/// secret, its key, or what the provider said to them.
+fn was_the_clients_fault(link: &Link) -> bool {
+    let is_of_client = matches!(
+        &link.view.lock().state,
+        Connection::Misconfigured { fault }
+            if matches!(fault.kind, Kind::ClientRefused | Kind::Misconfigured | Kind::VaultReference)
+    );
+    let upstream = link.upstream.read();
+    is_of_client
+        && upstream
+            .as_ref()
+            .is_some_and(|it| it.check_secrets().is_ok())
+}
+
 fn apply(link: &Link) {
     let change = link.credential.take_scope_change();
     if change.narrowed || change.widened {
@@ -117,6 +132,9 @@ fn apply(link: &Link) {
     };
     if is_good && waits {
         link.tell(Input::Connection(Event::SignedIn));
+    }
+    if is_good && was_the_clients_fault(link) {
+        link.tell(Input::Connection(Event::Enable));
     }
     // A refused grant whose access token is still good goes on being used (architecture, grants 5).
     if let State::Refused { fault, .. } = &held.state

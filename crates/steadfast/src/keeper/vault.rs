@@ -10,6 +10,7 @@ use steadfast_store::{Error, SecretString, VaultEntry, vault::Rotation};
 use super::{Inner, Keeper};
 use crate::clock;
 use crate::drive::Input;
+use crate::grants::Want;
 use crate::link::Link;
 
 impl Keeper {
@@ -78,6 +79,9 @@ fn bring_in_step(link: &Link, changed: &BTreeSet<String>) {
     };
     if !upstream.names_any_of(changed) {
         return;
+    }
+    if upstream.client_names_any_of(changed) && link.conversation().is_none() {
+        link.credential.client_changed(Want::Missing);
     }
     let state = link.view.lock().state.clone();
     let event = match (state, upstream.check_secrets()) {

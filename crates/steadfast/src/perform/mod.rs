@@ -1,6 +1,7 @@
 //! Sockets. Nothing in here decides: it dials, sends and reads, and says exactly what happened.
 
 pub(crate) mod ask;
+pub(crate) mod assertion;
 pub(crate) mod dial;
 pub(crate) mod discovery;
 pub(crate) mod documents;

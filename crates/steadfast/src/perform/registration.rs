@@ -23,7 +23,7 @@ struct Answer {
     client_id: Option<String>,
     client_secret: Option<String>,
     client_secret_expires_at: Option<i64>,
-    token_endpoint_auth_method: Option<Auth>,
+    token_endpoint_auth_method: Option<String>,
 }
 
 /// Registers a client that a browser comes back to at `redirect_uri`; without naming scopes, where that is refused: to
@@ -63,12 +63,7 @@ pub(crate) async fn register(
     let has_secret = answer.client_secret.is_some();
     Ok(Registered {
         client_id,
-        auth: answer.token_endpoint_auth_method.unwrap_or(if has_secret {
-            // The default of RFC 7591 section 2.
-            Auth::ClientSecretBasic
-        } else {
-            Auth::None
-        }),
+        auth: assigned(answer.token_endpoint_auth_method.as_deref(), has_secret)?,
         // RFC 7591 section 3.2.1: zero is never.
         secret_expires_at: answer
             .client_secret_expires_at
@@ -85,6 +80,23 @@ fn may_be_the_scopes(fetched: &Fetched) -> bool {
             matches!(code.as_str(), "invalid_client_metadata" | "invalid_scope")
         }
         Said::Issued(_) | Said::Nothing => false,
+    }
+}
+
+/// How the registered client is to prove itself: as the provider says, which may be another way than it was asked for
+/// (RFC 7591 section 3.2.1), or by the default of section 2.
+fn assigned(method: Option<&str>, has_secret: bool) -> Result<Auth, Fault> {
+    match (method, has_secret) {
+        (Some("client_secret_post"), true) => Ok(Auth::ClientSecretPost),
+        (Some("client_secret_basic") | None, true) => Ok(Auth::ClientSecretBasic),
+        (Some("none") | None, _) => Ok(Auth::None),
+        (Some(other), _) => {
+            let message = format!(
+                "the provider registers a client that would have to prove itself by {}",
+                sanitise(other)
+            );
+            Err(Fault::new(Kind::ProtocolMismatch, message))
+        }
     }
 }
 
@@ -106,6 +118,19 @@ fn request(redirect_uri: &Url, scopes: Option<&str>, auth: Auth) -> serde_json::
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_provider_says_how_its_client_proves_itself() {
+        let of = |method, has_secret| assigned(method, has_secret).ok();
+        assert_eq!(of(None, true), Some(Auth::ClientSecretBasic));
+        assert_eq!(of(None, false), Some(Auth::None));
+        assert_eq!(of(Some("none"), true), Some(Auth::None));
+        let post = Some("client_secret_post");
+        assert_eq!(of(post, true), Some(Auth::ClientSecretPost));
+        for (method, has_secret) in [("client_secret_jwt", true), ("client_secret_basic", false)] {
+            assert_eq!(of(Some(method), has_secret), None, "{method}");
+        }
+    }
 
     #[test]
     fn the_kind_of_client_follows_from_where_the_browser_comes_back_to() {

@@ -6,12 +6,14 @@ use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 use steadfast_core::grant::Failure;
+use steadfast_core::oauth::assertion::ASSERTION_TYPE;
 use steadfast_core::oauth::client::{Auth, other};
 use steadfast_core::quirks::{TokenAnswer, token_answer};
 use steadfast_core::wire::token::Issued;
 use steadfast_core::{Fault, Kind};
 use url::Url;
 
+use super::assertion::Signer;
 use super::fetch::{Fetched, Fetcher, NotFetched};
 
 /// Who asks. No `Debug`: it holds a secret.
@@ -19,6 +21,8 @@ use super::fetch::{Fetched, Fetcher, NotFetched};
 pub(crate) struct Client {
     pub(crate) id: String,
     pub(crate) secret: Option<String>,
+    /// What signs for it, where it has a key in place of a secret.
+    pub(crate) signer: Option<Signer>,
     pub(crate) auth: Auth,
     /// `token_endpoint_auth_methods_supported` of the issuer.
     pub(crate) methods: Option<Vec<String>>,
@@ -43,6 +47,24 @@ pub(crate) async fn refresh(
         ("grant_type", "refresh_token"),
         ("refresh_token", refresh_token),
     ];
+    fields.extend(resource.map(|resource| ("resource", resource)));
+    granted(fetcher, endpoint, client, &fields, dead_codes).await
+}
+
+/// Asks for a token for the client itself (RFC 6749 section 4.4.2).
+pub(crate) async fn own_token(
+    fetcher: &Fetcher,
+    endpoint: &Url,
+    client: &Client,
+    scopes: &[String],
+    resource: Option<&str>,
+    dead_codes: &[String],
+) -> Result<Granted, Failure> {
+    let scope = scopes.join(" ");
+    let mut fields = vec![("grant_type", "client_credentials")];
+    if !scope.is_empty() {
+        fields.push(("scope", &scope));
+    }
     fields.extend(resource.map(|resource| ("resource", resource)));
     granted(fetcher, endpoint, client, &fields, dead_codes).await
 }
@@ -102,7 +124,8 @@ async fn once(
     dead_codes: &[String],
 ) -> Result<Issued, Failure> {
     let mut fields = fields.to_vec();
-    let headers = proof(client, auth, &mut fields);
+    let assertion = assertion(client, auth)?;
+    let headers = proof(client, auth, assertion.as_deref(), &mut fields);
     let fetched = fetcher.post_form(endpoint, &fields, headers).await;
     let fetched = fetched.map_err(|not| unanswered(&not))?;
     let secrets: Vec<&str> = fields
@@ -110,7 +133,7 @@ async fn once(
         .filter(|(key, _)| {
             matches!(
                 *key,
-                "refresh_token" | "code" | "code_verifier" | "client_secret"
+                "refresh_token" | "code" | "code_verifier" | "client_secret" | "client_assertion"
             )
         })
         .map(|(_, value)| *value)
@@ -131,8 +154,29 @@ fn read(fetched: &Fetched, body: &[u8], dead_codes: &[String]) -> Result<Issued,
     token_answer(&answer, dead_codes)
 }
 
+/// What the client signs for this request, where that is how it proves itself.
+fn assertion(client: &Client, auth: Auth) -> Result<Option<String>, Failure> {
+    let Some(signer) = client
+        .signer
+        .as_ref()
+        .filter(|_| auth == Auth::PrivateKeyJwt)
+    else {
+        return Ok(None);
+    };
+    let assertion = signer.assertion(&client.id).ok_or_else(|| {
+        let message = "the client's assertion cannot be signed";
+        Failure::Temporary(Fault::new(Kind::RenewalDelayed, message))
+    });
+    assertion.map(Some)
+}
+
 /// How the client proves who it is: adds to the form, or makes a header (RFC 6749 section 2.3.1).
-fn proof<'a>(client: &'a Client, auth: Auth, fields: &mut Vec<(&'a str, &'a str)>) -> HeaderMap {
+fn proof<'a>(
+    client: &'a Client,
+    auth: Auth,
+    assertion: Option<&'a str>,
+    fields: &mut Vec<(&'a str, &'a str)>,
+) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let secret = client.secret.as_deref().unwrap_or_default();
     match auth {
@@ -150,7 +194,12 @@ fn proof<'a>(client: &'a Client, auth: Auth, fields: &mut Vec<(&'a str, &'a str)
             fields.push(("client_id", &client.id));
             fields.push(("client_secret", secret));
         }
-        Auth::None | Auth::PrivateKeyJwt => fields.push(("client_id", &client.id)),
+        Auth::PrivateKeyJwt => {
+            // Who it is stands in the assertion: no `client_id` beside it (RFC 7523 section 3).
+            fields.push(("client_assertion_type", ASSERTION_TYPE));
+            fields.push(("client_assertion", assertion.unwrap_or_default()));
+        }
+        Auth::None => fields.push(("client_id", &client.id)),
     }
     headers
 }
@@ -190,7 +239,8 @@ pub(crate) async fn revoke(
     hint: &str,
 ) -> Result<(), String> {
     let mut fields = vec![("token", token), ("token_type_hint", hint)];
-    let headers = proof(client, client.auth, &mut fields);
+    let assertion = assertion(client, client.auth).map_err(|why| why.fault().message.clone())?;
+    let headers = proof(client, client.auth, assertion.as_deref(), &mut fields);
     match fetcher.post_form(endpoint, &fields, headers).await {
         Ok(fetched) if (200..300).contains(&fetched.status) => Ok(()),
         Ok(fetched) => Err(format!("it answered {}", fetched.status)),
@@ -217,15 +267,16 @@ mod tests {
         let client = Client {
             id: "a b".to_owned(),
             secret: Some("p:q".to_owned()),
+            signer: None,
             auth: Auth::ClientSecretBasic,
             methods: None,
         };
         let mut fields = Vec::new();
-        let headers = proof(&client, Auth::ClientSecretBasic, &mut fields);
+        let headers = proof(&client, Auth::ClientSecretBasic, None, &mut fields);
         let expected = format!("Basic {}", STANDARD.encode("a+b:p%3Aq"));
         assert_eq!(headers[AUTHORIZATION], expected.as_str());
         assert!(fields.is_empty() && headers[AUTHORIZATION].is_sensitive());
-        let headers = proof(&client, Auth::ClientSecretPost, &mut fields);
+        let headers = proof(&client, Auth::ClientSecretPost, None, &mut fields);
         assert_eq!(fields, [("client_id", "a b"), ("client_secret", "p:q")]);
         assert!(headers.is_empty());
     }

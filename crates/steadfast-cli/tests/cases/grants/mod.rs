@@ -5,6 +5,7 @@ mod clients;
 mod crashes;
 mod discovery;
 mod keeping;
+mod machines;
 mod metadata;
 mod notices;
 mod refused;
@@ -45,7 +46,11 @@ impl House {
 
     /// Without a grant.
     pub(crate) async fn new(settings: impl FnOnce(Builder) -> Builder) -> Self {
-        let issuer = Issuer::start().await;
+        Self::at(Issuer::start().await, settings).await
+    }
+
+    /// At an authorization server that is there already.
+    pub(crate) async fn at(issuer: Issuer, settings: impl FnOnce(Builder) -> Builder) -> Self {
         issuer.change(|policy| policy.tokens.lifetime = Some(LIFETIME));
         let protected = Behaviour::legacy("2025-11-25").protected_by(&issuer);
         let server = Server::start(protected).await;
@@ -122,6 +127,14 @@ impl House {
         let (status, offer) = self.daemon.post(path, wish).await.unwrap();
         assert_eq!(status, 200, "{offer}");
         offer
+    }
+
+    /// Sets a secret of the vault.
+    pub(crate) async fn secret(&self, name: &str, value: &str) {
+        let path = format!("/api/v1/vault/{name}");
+        let body = json!({ "value": value });
+        let (status, answer) = self.daemon.admin("PUT", &path, Some(&body)).await.unwrap();
+        assert!(matches!(status, 200 | 201), "{answer}");
     }
 
     /// What was registered.

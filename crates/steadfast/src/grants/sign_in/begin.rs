@@ -21,7 +21,7 @@ use super::client::{Chosen, Wanted};
 use super::{Doors, NotOffered, Offer, random_text};
 use crate::clock;
 use crate::config;
-use crate::grants::{Grants, Owner};
+use crate::grants::{Grants, Owner, Want};
 use crate::perform::discovery::{Discovered, discover};
 use crate::perform::fetch::Fetcher;
 
@@ -32,9 +32,9 @@ const ISS_NOT_ANNOUNCED: char = 'n';
 
 /// What the server's 401 asks for.
 #[derive(Default)]
-struct Challenged {
-    metadata: Option<String>,
-    scopes: Option<Vec<String>>,
+pub(in crate::grants) struct Challenged {
+    pub(in crate::grants) metadata: Option<String>,
+    pub(in crate::grants) scopes: Option<Vec<String>>,
 }
 
 /// The ends of a sign-in that are discovered.
@@ -50,6 +50,15 @@ impl Grants {
         owner: &Owner,
         restart: bool,
     ) -> Result<Offer, NotOffered> {
+        let server = self.server(owner).ok_or_else(|| {
+            let message = "the server is not configured any more";
+            Fault::new(Kind::Misconfigured, message)
+        })?;
+        if server.machine().is_some() {
+            self.want(owner, Want::SignedOut).await;
+            let message = "its client asks for tokens for itself (client_credentials): nobody signs in, and `reload` asks again";
+            return Err(Fault::new(Kind::Misconfigured, message).into());
+        }
         let doors = self.doors.read().clone().ok_or_else(|| {
             let message = "nobody has said where browsers reach this daemon";
             Fault::new(Kind::Misconfigured, message)
@@ -69,10 +78,6 @@ impl Grants {
                 self.doubt_client(&before).await?;
             }
         }
-        let server = self.server(owner).ok_or_else(|| {
-            let message = "the server is not configured any more";
-            Fault::new(Kind::Misconfigured, message)
-        })?;
         let mut fetcher = self.fetcher(&server);
         if led_nowhere {
             // What is kept of the authorization server may be what led there.
@@ -128,6 +133,7 @@ impl Grants {
             token_endpoint: &ends.token,
             doors,
             scopes: scopes.as_deref().unwrap_or_default(),
+            before: grant.as_ref(),
         };
         let chosen = self.choose_client(fetcher, &wanted).await?;
         let now = clock::wall();
@@ -251,7 +257,7 @@ fn covers(sign_in: &SignInRecord, grant: Option<&GrantRecord>) -> bool {
 }
 
 /// What the server says to a request without a credential; nothing where it cannot be asked.
-async fn challenged(fetcher: &Fetcher, server: &Url) -> Challenged {
+pub(in crate::grants) async fn challenged(fetcher: &Fetcher, server: &Url) -> Challenged {
     let Ok(fetched) = fetcher.knock(server).await else {
         return Challenged::default();
     };

@@ -1,7 +1,7 @@
 //! Which client to be at an issuer. A registration is made once, however many daemons and people want one.
 
 use steadfast_core::grant::{Failure, State};
-use steadfast_core::oauth::client::{Auth, Choice, Known, auth, choose, is_good};
+use steadfast_core::oauth::client::{Auth, Choice, Credential, Known, auth, choose, is_good};
 use steadfast_core::oauth::discovery::canonical;
 use steadfast_core::{Fault, Kind};
 use steadfast_store::{
@@ -14,6 +14,7 @@ use super::{Doors, NotOffered, random_text};
 use crate::clock;
 use crate::config;
 use crate::grants::Grants;
+use crate::grants::machine::belongs_here;
 use crate::perform::discovery::Discovered;
 use crate::perform::fetch::Fetcher;
 use crate::perform::registration::{Registered, register};
@@ -26,6 +27,8 @@ pub(super) struct Wanted<'a> {
     pub(super) token_endpoint: &'a Url,
     pub(super) doors: &'a Doors,
     pub(super) scopes: &'a [String],
+    /// The grant that is held.
+    pub(super) before: Option<&'a GrantRecord>,
 }
 
 /// A client, with its secret unless that is in the configuration.
@@ -44,24 +47,41 @@ impl Wanted<'_> {
         metadata.token_endpoint_auth_methods_supported.as_deref()
     }
 
-    fn configured(&self) -> Option<GrantClient> {
-        let oauth = self.server.oauth.as_ref()?;
-        Some(GrantClient {
-            id: oauth.client_id.clone()?,
-            auth: auth(oauth.client_secret.is_some(), self.methods()),
-            origin: ClientOrigin::Configured,
-        })
+    /// The operator's client, if there is one and it belongs to this issuer: to the one that the operator names, or at
+    /// which it was used before.
+    fn configured(&self) -> Result<Option<GrantClient>, Fault> {
+        let Some((oauth, id)) = self
+            .server
+            .oauth
+            .as_ref()
+            .and_then(|oauth| Some((oauth, oauth.client_id.clone()?)))
+        else {
+            return Ok(None);
+        };
+        let is_the_same = |grant: &&GrantRecord| {
+            grant.client.origin == ClientOrigin::Configured && grant.client.id == id
+        };
+        let before = self.before.filter(is_the_same);
+        let before = before.map(|grant| grant.issuer.as_str());
+        let known = oauth.issuer.as_deref().or(before);
+        let issuer = &self.found.issuer.issuer;
+        belongs_here(oauth, known.filter(|known| !known.is_empty()), issuer)?;
+        let auth = auth(oauth.credential(), self.methods());
+        Ok(Some(GrantClient {
+            audience: Some(issuer.clone()),
+            ..GrantClient::new(id, auth, ClientOrigin::Configured)
+        }))
     }
 
     fn document(&self) -> Option<GrantClient> {
         let document = self.doors.document.as_ref();
         let document =
             document.filter(|_| self.found.issuer.client_id_metadata_document_supported)?;
-        Some(GrantClient {
-            id: document.as_str().to_owned(),
-            auth: Auth::None,
-            origin: ClientOrigin::MetadataDocument,
-        })
+        Some(GrantClient::new(
+            document.as_str().to_owned(),
+            Auth::None,
+            ClientOrigin::MetadataDocument,
+        ))
     }
 
     /// A public client where the issuer takes one, else the default of RFC 8414 section 2.
@@ -73,7 +93,7 @@ impl Wanted<'_> {
         if takes(Auth::None) {
             Auth::None
         } else {
-            auth(true, self.methods())
+            auth(Credential::Secret, self.methods())
         }
     }
 }
@@ -85,7 +105,7 @@ impl Grants {
         fetcher: &Fetcher,
         wanted: &Wanted<'_>,
     ) -> Result<Chosen, NotOffered> {
-        let (configured, document) = (wanted.configured(), wanted.document());
+        let (configured, document) = (wanted.configured()?, wanted.document());
         let registered = match (&configured, &document) {
             (None, None) => self.registered(fetcher, wanted).await?,
             (Some(_), _) | (_, Some(_)) => None,
@@ -160,6 +180,7 @@ impl Grants {
         let client = Client {
             id: record.client_id.clone(),
             secret: secret.map(|secret| secret.expose_secret().to_owned()),
+            signer: None,
             auth: record.auth,
             methods: wanted.methods().map(<[String]>::to_vec),
         };
@@ -285,13 +306,13 @@ impl Grants {
 
 fn chosen(record: ClientRecord, secret: Option<SecretString>) -> Chosen {
     Chosen {
-        client: GrantClient {
-            id: record.client_id,
-            auth: record.auth,
-            origin: ClientOrigin::Registered {
+        client: GrantClient::new(
+            record.client_id,
+            record.auth,
+            ClientOrigin::Registered {
                 redirect_uri: record.redirect_uri,
             },
-        },
+        ),
         secret,
     }
 }

@@ -11,7 +11,8 @@ use steadfast_core::oauth::scopes::OFFLINE_ACCESS;
 use steadfast_core::quirks::sanitise;
 use steadfast_core::{AgentName, Fault, Kind, ServerName, Wall};
 use steadfast_store::{
-    Error, ExposeSecret as _, GrantRecord, GrantSecrets, IssuerRecord, SignInRecord, SignInSecrets,
+    ClientOrigin, Error, ExposeSecret as _, GrantRecord, GrantSecrets, IssuerRecord, SignInRecord,
+    SignInSecrets,
     hash_state,
 };
 use url::Url;
@@ -198,7 +199,7 @@ impl Grants {
         let secrets = self.vault.open_sign_in(sign_in)?;
         let kept = secrets.client_secret.as_ref();
         let client = self
-            .client_of(&sign_in.client, &server, kept)
+            .client_of(&sign_in.client, &sign_in.issuer, &server, kept)
             .map_err(NotSignedIn::Fault)?;
         let redeemed = (
             code,
@@ -208,7 +209,13 @@ impl Grants {
         let resource = sign_in.resource.as_deref();
         let fetcher = self.fetcher(&server);
         let answer = exchange_code(&fetcher, &endpoint, &client, redeemed, resource).await;
-        Ok(answer.map(|granted| (secrets, granted)))
+        Ok(match answer {
+            Ok(granted) => Ok((secrets, granted)),
+            Err(failure) if sign_in.client.origin == ClientOrigin::Configured => {
+                Err(failure.of_configured_client(false))
+            }
+            Err(failure) => Err(failure),
+        })
     }
 
     /// Stores the tokens in place of what is held.

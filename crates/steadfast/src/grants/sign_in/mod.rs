@@ -18,6 +18,7 @@ use steadfast_core::{Fault, Wall};
 use steadfast_store::{Error, Problem};
 use url::Url;
 
+pub(super) use begin::challenged;
 pub use finish::{Callback, Finished, NotSignedIn, SignedIn};
 pub use out::{Revoked, SignedOut};
 

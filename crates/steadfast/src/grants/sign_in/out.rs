@@ -115,7 +115,8 @@ impl Grants {
                 format!("{issuer} has no revocation endpoint: its tokens end by themselves");
             return SignedOut::new(Revoked::NotSupported, message);
         };
-        let client = match self.client_of(&record.client, server, secrets.client_secret.as_ref()) {
+        let kept = secrets.client_secret.as_ref();
+        let client = match self.client_of(&record.client, issuer, server, kept) {
             Ok(client) => client,
             Err(fault) => return SignedOut::new(Revoked::No, fault.message),
         };
