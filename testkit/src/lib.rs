@@ -8,6 +8,7 @@
 //!   a rule answers with a [`Reply`], a list of [`Step`]s down to the byte: cuts, resets, drips, black holes.
 //! - [`Issuer`] plays an OAuth authorization server, whose [`issuer::Policy`] can be changed while it runs; scripts,
 //!   log and gates are those of [`Server`]. [`Protection`] makes a server want its tokens.
+//! - [`MailServer`] takes e-mails.
 //! - [`Browser`] follows an authorization link to where it leads, and presses buttons.
 //! - [`RequestLog`] is what the server saw, with monotonic times; `wait_for` waits for the event instead of sleeping.
 //! - [`Ledger`] has one synced line for each run of a tool: the only truth about duplicates.
@@ -92,6 +93,7 @@ mod http2;
 pub mod issuer;
 mod ledger;
 mod log;
+mod mail;
 pub mod net;
 mod port;
 mod protection;
@@ -116,6 +118,7 @@ pub use gate::Gates;
 pub use issuer::Issuer;
 pub use ledger::{Ledger, Row};
 pub use log::{Ending, Event, NotSeen, Parameters, Request, RequestLog};
+pub use mail::{Mail, MailServer};
 pub use net::Net;
 pub use protection::Protection;
 pub use questions::Question;

@@ -187,7 +187,10 @@ fn keeper_settings(file: &File) -> keeper::Settings {
         sign_in: file.sign_in.clone(),
         repeat: file.repeat.clone(),
         network: file.network.clone(),
-        webhook: file.notify.webhook.clone().map(keeper::Webhook),
+        notify: keeper::Notify {
+            webhook: file.notify.webhook.clone().map(keeper::Webhook),
+            email: file.notify.email.clone(),
+        },
         max_message: keeper::MaxMessage(file.limits.max_message.0),
     }
 }

@@ -2,6 +2,7 @@
 //! and of the admin API; unknown keys are errors.
 
 mod contract;
+mod notify;
 mod oauth;
 mod renewal;
 mod repeat;
@@ -19,6 +20,7 @@ use steadfast_core::{Effect, connection, gate, session, sleep, stream};
 use url::Url;
 
 pub use contract::{DuplicateKey, Lookup};
+pub use notify::{Email, Notify, Webhook};
 pub use oauth::{GrantType, Oauth};
 pub use renewal::Renewal;
 pub use repeat::Repeat;
@@ -40,20 +42,10 @@ pub struct Settings {
     pub repeat: Repeat,
     /// `[network]`.
     pub network: Network,
-    /// `notify.webhook`: who is told of notices.
-    pub webhook: Option<Webhook>,
+    /// `[notify]`.
+    pub notify: Notify,
     /// `limits.max_message`, in bytes.
     pub max_message: MaxMessage,
-}
-
-/// Who is told of notices. Whoever knows the address can write there: it does not print.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Webhook(pub Url);
-
-impl fmt::Debug for Webhook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Webhook(…)")
-    }
 }
 
 /// `limits.max_message`: the largest message that passes, in bytes.

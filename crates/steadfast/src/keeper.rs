@@ -18,7 +18,7 @@ use parking_lot::{Mutex, RwLock};
 use steadfast_core::sleep::Slept;
 use steadfast_core::{AgentName, Fault, Kind, ServerName};
 use steadfast_store::{Error, SharedRecords, SharedStore, Vault};
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::catalog::Catalog;
@@ -31,7 +31,6 @@ use crate::handle::CallHandle;
 use crate::link::{Link, Remembered};
 use crate::operations::Ledger;
 use crate::perform::dial::Dialer;
-use crate::perform::fetch::Fetcher;
 use crate::question::ServerRequest;
 use crate::report::Report;
 use crate::route::Upstream;
@@ -101,20 +100,6 @@ struct Inner {
 }
 
 impl Inner {
-    /// What tells people by the webhook, where one is configured.
-    fn teller(&self, store: &SharedStore, news: &Arc<tokio::sync::Notify>) -> Option<Teller> {
-        let webhook = self.settings.webhook.clone()?;
-        let retry = &self.settings.retry;
-        Some(Teller {
-            store: Arc::clone(store),
-            fetcher: Fetcher::for_operator(&self.dialer, retry.request_timeout.duration()),
-            webhook: webhook.0,
-            delays: (retry.first.0, retry.max.0),
-            every: self.settings.renewal.check_every.duration(),
-            news: Arc::clone(news),
-        })
-    }
-
     /// One event for all links, however many there are (OP-01).
     fn woke(&self, slept: Slept) {
         tracing::info!(slept_ms = slept.length.0, "the machine slept");
@@ -200,7 +185,7 @@ impl Keeper {
         let inner = &keeper.inner;
         let admit = tokio::spawn(Arc::clone(&inner.shared.fleet).run());
         let woken = Arc::downgrade(inner);
-        let watch = tokio::spawn(sleep::watch(inner.shared.retry.sleep(), move |slept| {
+        let wake = tokio::spawn(sleep::watch(inner.shared.retry.sleep(), move |slept| {
             woken.upgrade().map(|inner| inner.woke(slept)).is_some()
         }));
         let renew = grants::supervisor::start(&inner.grants);
@@ -209,14 +194,14 @@ impl Keeper {
             inner.grants.changed(),
         ));
         let changes = inner.changes.subscribe();
-        let news = Arc::new(tokio::sync::Notify::new());
-        if let Some(teller) = inner.teller(&kept, &news) {
+        let (news, _) = watch::channel(());
+        for teller in Teller::all(&inner.settings, &kept, &inner.dialer, &inner.secrets, &news) {
             inner.background.lock().push(tokio::spawn(teller.run()));
         }
         let tell = tokio::spawn(notices::keep(Arc::downgrade(inner), kept, changes, news));
         let every = inner.settings.renewal.check_every.duration();
         let reread = tokio::spawn(vault::follow(Arc::downgrade(inner), every));
-        let background = [write, admit, watch, renew, follow, tell, reread];
+        let background = [write, admit, wake, renew, follow, tell, reread];
         inner.background.lock().extend(background);
         Ok(keeper)
     }

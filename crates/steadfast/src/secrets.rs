@@ -197,6 +197,15 @@ fn names_any(template: &Template, secrets: &BTreeSet<String>) -> bool {
 }
 
 impl Secrets {
+    /// A setting of the daemon with its secrets in their places. `place` is how the configuration calls it.
+    ///
+    /// # Errors
+    ///
+    /// Where it names a secret that is not there.
+    pub(crate) fn of_setting(&self, value: &str, place: &str) -> Result<String, Fault> {
+        self.fill(&read(value, place)?, place)
+    }
+
     /// What a server's configured OAuth client proves itself with, as it is now.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use http::{HeaderName, HeaderValue};
-use steadfast::config::{Lookup, Server, Servers, Span, Tool};
+use steadfast::config::{Email, Lookup, Server, Servers, Span, Tool};
 use steadfast_core::Effect;
 use steadfast_core::code::{self, Code};
 use steadfast_core::merged::names;
@@ -47,6 +47,9 @@ pub(super) fn check(file: &File, tree: &Tree<'_>, listen: Option<SocketAddr>) ->
     checker.delays(file);
     if let Some(webhook) = &file.notify.webhook {
         checker.web_address(&["notify", "webhook"], webhook);
+    }
+    if let Some(Err((key, why))) = file.notify.email.as_ref().map(Email::check) {
+        checker.refuse(&["notify", "email", key], why);
     }
     for (name, agent) in &file.agents {
         checker.name(&["agents", name]);

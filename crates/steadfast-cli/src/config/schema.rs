@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use serde::{Deserialize, Deserializer};
 use steadfast::config::{
-    Agent, Catalog, MaxMessage, Network, Renewal, Repeat, Retry, Server, SignIn, Span,
+    Agent, Catalog, Email, MaxMessage, Network, Renewal, Repeat, Retry, Server, SignIn, Span,
 };
 use url::Url;
 
@@ -142,14 +142,6 @@ impl Default for Store {
 pub(crate) struct Notify {
     pub(crate) webhook: Option<Url>,
     pub(crate) email: Option<Email>,
-}
-
-/// `notify.email`.
-#[derive(Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Email {
-    pub(crate) to: String,
-    pub(crate) smtp: String,
 }
 
 #[cfg(test)]

@@ -45,7 +45,6 @@ fn every_documented_key_is_read() {
     assert_eq!(
         unbuilt(&file),
         [
-            "notify.email",
             "servers.booking.tools.create_booking.repeat",
             "servers.booking.tools.create_booking.duplicate_key",
             "servers.booking.tools.create_booking.lookup",
@@ -191,6 +190,10 @@ fn what_cannot_work_is_refused() {
         (
             format!("{server}oauth = {{ client_id = \"a\", private_key = \"${{vault:}}\" }}"),
             "SF0009 steadfast.toml:3:28: servers.booking.oauth.private_key: a reference is written",
+        ),
+        (
+            "[notify]\nemail = { to = \"ops\", smtp = \"${vault:SMTP_URL}\" }".to_owned(),
+            "SF0002 steadfast.toml:2:11: notify.email.to: is no e-mail address",
         ),
         (
             "[gateway]\nanonymous_agent = \"dev\"".to_owned(),

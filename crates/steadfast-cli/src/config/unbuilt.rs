@@ -15,7 +15,6 @@ pub(crate) fn unbuilt(file: &File) -> Vec<String> {
         file.repeat != steadfast::config::Repeat::default(),
         "repeat".into(),
     );
-    note(file.notify.email.is_some(), "notify.email".into());
     for (name, server) in &file.servers {
         let key = |rest: &str| format!("servers.{name}.{rest}");
         note(server.cookies, key("cookies"));

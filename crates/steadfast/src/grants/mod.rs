@@ -9,12 +9,14 @@
 //! | [`supervisor`] | finds what is due, by the clock |
 //! | [`renewal`] | one renewal, from standing in line to letting go |
 //! | [`slot`] | the newest access token, in memory |
+//! | [`client`] | who asks, and how that is proven |
 //! | [`credential`] | one connection's part: at send time, and at a 401 |
 //! | [`machine`] | clients that ask for tokens for themselves |
 //! | [`import`] | tokens from elsewhere |
 //! | [`step_up`] | calls that want more than is granted |
 //! | [`sign_in`] | tokens that a person gets us, and giving them back |
 
+mod client;
 mod credential;
 mod import;
 mod machine;
@@ -32,12 +34,11 @@ use http::HeaderValue;
 use parking_lot::{Mutex, RwLock};
 use steadfast_core::grant::{self, Action, Event, Policy, Tokens};
 use steadfast_core::identity::GrantGeneration;
-use steadfast_core::oauth::client::{Auth, Credential as Proof, auth};
 use steadfast_core::oauth::step_up as step_up_rules;
 use steadfast_core::{AgentName, AttemptId, Fault, ServerName, Wall};
 use steadfast_store::{
-    ClientOrigin, Error, ExposeSecret as _, GrantClient, GrantRecord, GrantSecrets, Lease,
-    LeaseKey, SecretString, SharedStore, Swap, Taken, Vault,
+    Error, ExposeSecret as _, GrantRecord, GrantSecrets, Lease, LeaseKey, SharedStore, Swap, Taken,
+    Vault,
 };
 use tokio::sync::{Notify, Semaphore, broadcast};
 
@@ -52,10 +53,8 @@ pub(crate) use step_up::{Refused, operation};
 
 use crate::clock;
 use crate::config;
-use crate::perform::assertion::Signer;
 use crate::perform::dial::Dialer;
-use crate::perform::token::Client;
-use crate::secrets::{Proven, Secrets};
+use crate::secrets::Secrets;
 
 /// Whose grant, and for which server.
 pub(crate) type Owner = (AgentName, ServerName);
@@ -431,59 +430,6 @@ impl Grants {
             }
         }
     }
-
-    /// The client that tokens were, or will be, issued to by `issuer`: a refresh token is bound to it (RFC 6749
-    /// section 6). `kept` is the secret that was sealed with it, where it has one that is not in the configuration.
-    fn client_of(
-        &self,
-        client: &GrantClient,
-        issuer: &str,
-        server: &config::Server,
-        kept: Option<&SecretString>,
-    ) -> Result<Client, Fault> {
-        let proven = match client.origin {
-            ClientOrigin::Configured => self.secrets.of_client(server)?,
-            ClientOrigin::MetadataDocument
-            | ClientOrigin::Registered { .. }
-            | ClientOrigin::Imported => kept.map_or(Proven::Nothing, |secret| {
-                Proven::Secret(secret.expose_secret().to_owned())
-            }),
-        };
-        let (secret, signer, credential) = match proven {
-            Proven::Nothing => (None, None, Proof::Nothing),
-            Proven::Secret(secret) => (Some(secret), None, Proof::Secret),
-            Proven::Key(key) => {
-                let oauth = server.oauth.as_ref();
-                let audience = oauth.and_then(|oauth| oauth.audience.clone());
-                let signer = Signer {
-                    key,
-                    key_id: oauth.and_then(|oauth| oauth.key_id.clone()),
-                    audience: audience
-                        .or_else(|| client.audience.clone())
-                        .unwrap_or_else(|| issuer.to_owned()),
-                };
-                (None, Some(signer), Proof::Key)
-            }
-        };
-        Ok(Client {
-            id: client.id.clone(),
-            secret,
-            signer,
-            auth: still(client.auth, credential),
-            methods: None,
-        })
-    }
-}
-
-/// How a client proves itself that did so in this way when its tokens were issued: its operator may have given it
-/// something else since.
-fn still(before: Auth, credential: Proof) -> Auth {
-    let fits = match before {
-        Auth::None => credential == Proof::Nothing,
-        Auth::ClientSecretBasic | Auth::ClientSecretPost => credential == Proof::Secret,
-        Auth::PrivateKeyJwt => credential == Proof::Key,
-    };
-    if fits { before } else { auth(credential, None) }
 }
 
 fn bearer(secrets: &GrantSecrets) -> Option<HeaderValue> {

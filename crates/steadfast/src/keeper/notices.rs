@@ -7,7 +7,7 @@ use steadfast_core::connection::State as Connection;
 use steadfast_core::grant::State;
 use steadfast_store::SharedStore;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::{broadcast, watch};
 
 use super::{Change, Inner};
 use crate::clock;
@@ -19,7 +19,7 @@ pub(super) async fn keep(
     keeper: Weak<Inner>,
     store: SharedStore,
     mut changes: broadcast::Receiver<Change>,
-    news: Arc<Notify>,
+    news: watch::Sender<()>,
 ) {
     // What a daemon before this one has told.
     let mut open: BTreeSet<Owner> = match store.notices().await {
@@ -60,7 +60,7 @@ pub(super) async fn keep(
         for link in links {
             settle(&store, &link, &mut open).await;
         }
-        news.notify_one();
+        news.send_replace(());
     }
 }
 

@@ -8,6 +8,7 @@ pub(crate) mod documents;
 pub(crate) mod events;
 pub(crate) mod exchange;
 pub(crate) mod fetch;
+pub(crate) mod mail;
 pub(crate) mod pool;
 pub(crate) mod registration;
 pub(crate) mod token;

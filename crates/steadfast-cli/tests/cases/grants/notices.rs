@@ -3,9 +3,101 @@
 use serde_json::{Value, json};
 use testkit::reply::status;
 use testkit::script::any;
-use testkit::{Behaviour, PATIENCE, RequestLog, Server};
+use testkit::{Behaviour, Daemon, MailServer, PATIENCE, RequestLog, Server, Tls};
 
 use crate::common::daemon;
+
+async fn set(daemon: &Daemon, name: &str, value: &str) {
+    let body = json!({ "value": value });
+    let path = format!("/api/v1/vault/{name}");
+    let (status, answer) = daemon.admin("PUT", &path, Some(&body)).await.unwrap();
+    assert!(matches!(status, 200 | 201), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_notice_is_written_about_once_whoever_of_several_daemons_does_it() {
+    const PASSWORD: &str = "cL2xN7vRq4:Tz";
+    let mail = MailServer::start().await;
+    // Once it is asked to wait: the message is handed over again.
+    mail.refuse("451 4.3.0 Try again later");
+    let server = Server::start(Behaviour::modern()).await;
+    let configured = || {
+        daemon(&server)
+            .set_text("servers.fake.headers.X-Api-Key", "${vault:K}")
+            .set_text("notify.email.to", "Ops <ops@example.com>, boss@example.com")
+            .set_text("notify.email.from", "steadfast@example.com")
+            .set_text("notify.email.smtp", "${vault:SMTP_URL}")
+            .set("renewal.check_every", "\"100ms\"")
+    };
+    let first = configured().start().await.unwrap();
+    let second = configured().data(first.data()).start().await.unwrap();
+    let password = PASSWORD.replace(':', "%3A");
+    let smtp = format!("smtp://ops%40example.com:{password}@{}", mail.address());
+    set(&first, "SMTP_URL", &smtp).await;
+    let opened = mail.wait_for(1).await.remove(0);
+    assert_eq!(opened.from, "steadfast@example.com");
+    assert_eq!(opened.to, ["ops@example.com", "boss@example.com"]);
+    let login = ("ops@example.com".to_owned(), PASSWORD.to_owned());
+    assert_eq!(opened.login, Some(login));
+    let subject = opened.header("Subject").unwrap();
+    assert_eq!(
+        subject,
+        "Steadfast: the server fake of the agent dev needs you"
+    );
+    for part in [
+        "the secret K",
+        "SF0009",
+        "steadfast vault set",
+        "Reloading does not help",
+    ] {
+        assert!(opened.body().contains(part), "{part}: {}", opened.body());
+    }
+
+    set(&second, "K", "x").await;
+    let cleared = mail.wait_for(2).await.remove(1);
+    assert!(cleared.body().contains("needs you no more"), "{cleared:?}");
+    assert_eq!(cleared.header("In-Reply-To"), opened.header("Message-ID"));
+    // The next thing that is told is the next notice: nothing was told twice.
+    first
+        .admin("DELETE", "/api/v1/vault/K", None)
+        .await
+        .unwrap();
+    let third = mail.wait_for(3).await.remove(2);
+    assert_eq!(third.header("Subject"), Some(subject));
+    assert_ne!(third.header("Message-ID"), opened.header("Message-ID"));
+    for daemon in [&first, &second] {
+        let log = daemon.stderr();
+        assert!(!log.contains(PASSWORD) && !log.contains(&password), "{log}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_the_mail_server_will_not_have_is_given_up_and_the_next_one_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let tls = Tls::new(&["localhost"]).unwrap();
+    let ca = tls.write_ca(folder.path()).unwrap();
+    let mail = MailServer::start_tls(&tls).await;
+    mail.refuse("554 5.7.1 No such message here");
+    let server = Server::start(Behaviour::modern()).await;
+    let smtp = format!("smtps://localhost:{}", mail.address().port());
+    let daemon = daemon(&server)
+        .set_text("network.ca_file", ca.to_str().unwrap())
+        .set_text("servers.fake.headers.X-Api-Key", "${vault:K}")
+        .set_text("notify.email.to", "ops@example.com")
+        .set_text("notify.email.smtp", &smtp)
+        .start()
+        .await
+        .unwrap();
+    mail.refused().await;
+    // Nobody has heard of the first one, yet it counts as told: what is told next is that it is over.
+    set(&daemon, "K", "x").await;
+    let mails = mail.wait_for(1).await;
+    assert!(mails[0].body().contains("needs you no more"), "{mails:?}");
+    assert_eq!(
+        mails[0].header("From").unwrap(),
+        "Steadfast <ops@example.com>"
+    );
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_notice_is_told_once_and_once_more_when_it_is_cleared() {

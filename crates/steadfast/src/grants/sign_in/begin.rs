@@ -133,7 +133,7 @@ impl Grants {
             token_endpoint: &ends.token,
             doors,
             scopes: scopes.as_deref().unwrap_or_default(),
-            before: grant.as_ref(),
+            before: grant,
         };
         let chosen = self.choose_client(fetcher, &wanted).await?;
         let now = clock::wall();

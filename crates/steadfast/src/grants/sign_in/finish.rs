@@ -12,8 +12,7 @@ use steadfast_core::quirks::sanitise;
 use steadfast_core::{AgentName, Fault, Kind, ServerName, Wall};
 use steadfast_store::{
     ClientOrigin, Error, ExposeSecret as _, GrantRecord, GrantSecrets, IssuerRecord, SignInRecord,
-    SignInSecrets,
-    hash_state,
+    SignInSecrets, hash_state,
 };
 use url::Url;
 
