@@ -32,27 +32,54 @@ fn beside_us(program: &str) -> Result<PathBuf, Failure> {
     Ok(folder.join(program))
 }
 
-/// Puts the server, with what the scenario's context hands over; secrets go into the vault first.
+/// Puts the server, with what the scenario's context hands over. Secrets go into the vault first.
 pub(crate) async fn configure(
     daemon: &Daemon,
     url: &str,
     scenario: &str,
     context: &Value,
 ) -> Result<(), Failure> {
+    for (key, value) in context.as_object().into_iter().flatten() {
+        put(daemon, &format!("/vault/{key}"), &json!({ "value": value })).await?;
+    }
     let mut server = json!({ "url": url });
-    if scenario == "auth/pre-registration" {
-        put(
-            daemon,
-            "/vault/CLIENT_SECRET",
-            &json!({ "value": context["client_secret"] }),
-        )
-        .await?;
-        server["oauth"] = json!({
-            "client_id": context["client_id"],
-            "client_secret": "${vault:CLIENT_SECRET}",
-        });
+    if let Some(oauth) = oauth(scenario, context) {
+        server["oauth"] = oauth;
     }
     put(daemon, &format!("/servers/{SERVER}"), &server).await
+}
+
+/// As which client to ask for tokens, and for whom; `None` where that is found out.
+fn oauth(scenario: &str, context: &Value) -> Option<Value> {
+    let client_id = &context["client_id"];
+    let client_secret = "${vault:client_secret}";
+    Some(match scenario {
+        "auth/pre-registration" => json!({
+            "client_id": client_id,
+            "client_secret": client_secret,
+        }),
+        "auth/client-credentials-basic" => json!({
+            "grant": "client_credentials",
+            "client_id": client_id,
+            "client_secret": client_secret,
+        }),
+        "auth/client-credentials-jwt" => json!({
+            "grant": "client_credentials",
+            "client_id": client_id,
+            "private_key": "${vault:private_key_pem}",
+        }),
+        "auth/enterprise-managed-authorization" => json!({
+            "grant": "identity_assertion",
+            "client_id": client_id,
+            "client_secret": client_secret,
+            "identity": {
+                "issuer": context["idp_issuer"],
+                "client_id": context["idp_client_id"],
+                "assertion": "${vault:idp_id_token}",
+            },
+        }),
+        _ => return None,
+    })
 }
 
 async fn put(daemon: &Daemon, path: &str, body: &Value) -> Result<(), Failure> {

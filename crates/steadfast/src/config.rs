@@ -21,7 +21,7 @@ use url::Url;
 
 pub use contract::{DuplicateKey, Lookup};
 pub use notify::{Email, Notify, Webhook};
-pub use oauth::{GrantType, Oauth};
+pub use oauth::{AssertionType, GrantType, Identity, Oauth};
 pub use renewal::Renewal;
 pub use repeat::Repeat;
 pub use sign_in::SignIn;

@@ -72,6 +72,8 @@ impl Secrets {
 pub(crate) struct References {
     headers: Vec<Header>,
     client: Option<(Proof, Template)>,
+    /// What an identity provider is asked with, and where it is written.
+    identity: Vec<(&'static str, Template)>,
 }
 
 #[derive(Debug)]
@@ -109,6 +111,17 @@ pub(crate) enum Proven {
     Key(Key),
 }
 
+/// What an identity provider is asked with. No `Debug`.
+pub(crate) struct Vouched {
+    /// What it issued when the person signed in.
+    pub(crate) assertion: String,
+    /// The secret of our client there.
+    pub(crate) client_secret: Option<String>,
+}
+
+const ASSERTION: &str = "oauth.identity.assertion";
+const IDENTITY_SECRET: &str = "oauth.identity.client_secret";
+
 impl References {
     /// Takes note of a header that names secrets. Whether it does.
     pub(crate) fn add_header(
@@ -132,12 +145,23 @@ impl References {
         checked
             .map_err(|(key, why)| Fault::new(Kind::Misconfigured, format!("oauth.{key} {why}")))?;
         self.client = client_template(server)?;
+        let identity = server.oauth.as_ref();
+        if let Some(identity) = identity.and_then(|oauth| oauth.identity.as_ref()) {
+            let secret = identity.client_secret.as_deref();
+            let secret = secret.map(|secret| (IDENTITY_SECRET, secret));
+            for (place, written) in [(ASSERTION, &*identity.assertion)]
+                .into_iter()
+                .chain(secret)
+            {
+                self.identity.push((place, read(written, place)?));
+            }
+        }
         Ok(())
     }
 
     /// Whether the configuration names none at all.
     pub(crate) fn are_none(&self) -> bool {
-        self.headers.is_empty() && self.client.is_none()
+        self.headers.is_empty() && self.client.is_none() && self.identity.is_empty()
     }
 
     /// Whether this header names secrets.
@@ -151,10 +175,13 @@ impl References {
         headers.any(|value| names_any(value, secrets)) || self.client_names_any_of(secrets)
     }
 
-    /// Whether the client proves itself with one of these secrets.
+    /// Whether tokens are asked for with one of these secrets.
     pub(crate) fn client_names_any_of(&self, secrets: &BTreeSet<String>) -> bool {
-        let client = self.client.as_ref();
-        client.is_some_and(|(_, value)| names_any(value, secrets))
+        let client = self.client.iter().map(|(_, value)| value);
+        let identity = self.identity.iter().map(|(_, value)| value);
+        client
+            .chain(identity)
+            .any(|value| names_any(value, secrets))
     }
 
     /// The headers as they are sent now.
@@ -183,6 +210,9 @@ impl References {
     pub(crate) fn check(&self, secrets: &Secrets) -> Result<(), Fault> {
         for header in self.headers(secrets) {
             header?;
+        }
+        for (place, template) in &self.identity {
+            secrets.fill(template, place)?;
         }
         match &self.client {
             // Before every request: whether a key is one is seen when something is signed with it.
@@ -216,6 +246,22 @@ impl Secrets {
             Some((proof, template)) => self.prove(proof, &template),
             None => Ok(Proven::Nothing),
         }
+    }
+
+    /// What the identity provider of a server's organisation is asked with, as it is now.
+    ///
+    /// # Errors
+    ///
+    /// Where it names a secret that is not there.
+    pub(crate) fn of_identity(&self, identity: &config::Identity) -> Result<Vouched, Fault> {
+        let fill = |written: &str, place| self.fill(&read(written, place)?, place);
+        let secret = identity.client_secret.as_deref();
+        Ok(Vouched {
+            assertion: fill(&identity.assertion, ASSERTION)?,
+            client_secret: secret
+                .map(|secret| fill(secret, IDENTITY_SECRET))
+                .transpose()?,
+        })
     }
 
     fn prove(&self, proof: Proof, template: &Template) -> Result<Proven, Fault> {

@@ -215,7 +215,12 @@ pub(super) fn shown_config(config: &Value) -> Value {
     {
         mask(value);
     }
-    for secret in ["/oauth/client_secret", "/oauth/private_key"] {
+    for secret in [
+        "/oauth/client_secret",
+        "/oauth/private_key",
+        "/oauth/identity/assertion",
+        "/oauth/identity/client_secret",
+    ] {
         if let Some(secret) = shown.pointer_mut(secret) {
             mask(secret);
         }
@@ -324,6 +329,13 @@ mod tests {
         config.oauth = Some(config::Oauth {
             client_secret: Some("canary".into()),
             private_key: Some("canary".into()),
+            identity: Some(config::Identity {
+                issuer: "https://idp.test".into(),
+                client_id: "b".into(),
+                client_secret: Some("canary".into()),
+                assertion: "canary".into(),
+                assertion_type: config::AssertionType::IdToken,
+            }),
             ..config::Oauth::default()
         });
         let server = Server {

@@ -258,6 +258,13 @@ impl Checker<'_, '_> {
                     self.references(&at(key), value);
                 }
             }
+            if let Some(identity) = &oauth.identity {
+                let at = |key| ["servers", name, "oauth", "identity", key];
+                self.references(&at("assertion"), &identity.assertion);
+                if let Some(secret) = &identity.client_secret {
+                    self.references(&at("client_secret"), secret);
+                }
+            }
         }
         for (tool, policy) in &server.tools {
             self.tool(name, server, tool, policy);

@@ -40,6 +40,22 @@ impl Failure {
         }
     }
 
+    /// The same, said of somebody else than the issuer of the grant: no other token endpoint of that one helps.
+    #[must_use]
+    pub fn at_another(self, who: &str) -> Self {
+        let said = |fault: Fault| Fault {
+            message: format!("{who}: {}", fault.message),
+            ..fault
+        };
+        match self {
+            Self::Temporary(fault) | Self::Moved(fault) => Self::Temporary(said(fault)),
+            Self::OutcomeLost(fault) => Self::OutcomeLost(said(fault)),
+            Self::Grant(fault) => Self::Grant(said(fault)),
+            Self::Client(fault) => Self::Client(said(fault)),
+            Self::Structured(fault) => Self::Structured(said(fault)),
+        }
+    }
+
     /// What is said of it.
     #[must_use]
     pub const fn fault(&self) -> &Fault {

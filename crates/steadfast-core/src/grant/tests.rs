@@ -590,6 +590,17 @@ fn a_refusal_of_a_configured_client_is_for_its_operator() {
     assert_eq!(of(moment.clone(), true), moment);
 }
 
+#[test]
+fn what_an_identity_provider_says_is_not_taken_for_the_issuers_word() {
+    let at = |failure: Failure| failure.at_another("the identity provider");
+    let moved = at(Failure::Moved(fault(Kind::TokenEndpointMoved)));
+    assert!(matches!(moved, Failure::Temporary(_)), "{moved:?}");
+    let refused = at(Failure::Grant(fault(Kind::GrantRefused)));
+    assert!(matches!(refused, Failure::Grant(_)), "{refused:?}");
+    let message = &refused.fault().message;
+    assert!(message.starts_with("the identity provider: "), "{message}");
+}
+
 #[derive(Clone, Debug)]
 enum Happening {
     Wait,

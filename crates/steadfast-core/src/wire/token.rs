@@ -18,6 +18,8 @@ pub struct Issued {
     pub scope: Option<Vec<String>>,
     /// The token type, as it is written.
     pub token_type: Option<String>,
+    /// What a token exchange issued (RFC 8693 section 2.2.1).
+    pub issued_token_type: Option<String>,
 }
 
 /// Types of tokens that are good for nothing without something else: bound to a key (RFC 9449 section 5, and the drafts
@@ -114,6 +116,7 @@ fn of(member: impl Fn(&str) -> Option<Value>) -> Said {
         expires_in: member("expires_in").as_ref().and_then(seconds),
         scope: text("scope").map(|scope| scopes(&scope)),
         token_type: text("token_type"),
+        issued_token_type: text("issued_token_type"),
     })
 }
 

@@ -24,6 +24,8 @@ pub struct Oauth {
     pub key_id: Option<String>,
     /// Whom assertions are meant for, where the provider wants to be called otherwise than by its issuer identifier.
     pub audience: Option<String>,
+    /// Who vouches for the person, with [`GrantType::IdentityAssertion`].
+    pub identity: Option<Identity>,
     /// Scopes to ask for.
     pub scopes: Vec<String>,
     /// Further error codes with which this provider means "refused".
@@ -39,6 +41,61 @@ pub enum GrantType {
     AuthorizationCode,
     /// Nobody: the client asks for itself (RFC 6749 section 4.4).
     ClientCredentials,
+    /// An organisation, whose identity provider vouches for a person who is signed in there (the extension
+    /// `io.modelcontextprotocol/enterprise-managed-authorization`).
+    IdentityAssertion,
+}
+
+/// `oauth.identity = { … }`: the identity provider of an organisation, and the person whom it vouches for.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identity {
+    /// The identity provider.
+    pub issuer: String,
+    /// Our client there: the one that the assertion was issued to.
+    pub client_id: String,
+    /// Its secret, if it has one; may be `${vault:NAME}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_secret: Option<String>,
+    /// What the identity provider issued when the person signed in there; may be `${vault:NAME}`.
+    pub assertion: String,
+    /// What that is.
+    #[serde(default)]
+    pub assertion_type: AssertionType,
+}
+
+/// What an identity provider issues when somebody signs in there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AssertionType {
+    /// An ID token (OpenID Connect Core 1.0 section 2).
+    #[default]
+    IdToken,
+    /// A SAML 2.0 assertion.
+    Saml2,
+    /// A refresh token, which outlives both.
+    RefreshToken,
+}
+
+impl AssertionType {
+    /// As a token exchange names it (RFC 8693 section 3).
+    #[must_use]
+    pub const fn urn(self) -> &'static str {
+        match self {
+            Self::IdToken => "urn:ietf:params:oauth:token-type:id_token",
+            Self::Saml2 => "urn:ietf:params:oauth:token-type:saml2",
+            Self::RefreshToken => "urn:ietf:params:oauth:token-type:refresh_token",
+        }
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity")
+            .field("issuer", &self.issuer)
+            .field("client_id", &self.client_id)
+            .finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Oauth {
@@ -52,10 +109,13 @@ impl fmt::Debug for Oauth {
 }
 
 impl Oauth {
-    /// Whether the client asks for tokens for itself.
+    /// Whether the client asks for tokens by itself: nobody signs in.
     #[must_use]
     pub fn asks_for_itself(&self) -> bool {
-        self.grant == GrantType::ClientCredentials
+        match self.grant {
+            GrantType::AuthorizationCode => false,
+            GrantType::ClientCredentials | GrantType::IdentityAssertion => true,
+        }
     }
 
     /// What the client has to prove itself with.
@@ -96,22 +156,44 @@ impl Oauth {
                 }
             }
         }
-        if let Some(issuer) = &self.issuer
-            && !issuer.parse::<Url>().is_ok_and(|url| url.has_host())
+        if self
+            .issuer
+            .as_deref()
+            .is_some_and(|issuer| !is_issuer(issuer))
         {
             return Err(("issuer", "is the url by which the provider calls itself"));
         }
-        if self.asks_for_itself() {
-            if self.client_id.is_none() {
-                return Err(("client_id", "is needed for client_credentials"));
-            }
-            if self.credential() == Credential::Nothing {
-                let why = "client_credentials needs a client_secret or a private_key";
-                return Err(("grant", why));
-            }
-        }
-        Ok(())
+        self.check_grant()
     }
+
+    fn check_grant(&self) -> Result<(), (&'static str, &'static str)> {
+        if self.asks_for_itself() && self.client_id.is_none() {
+            return Err(("client_id", "is needed where nobody signs in"));
+        }
+        match (self.grant, &self.identity) {
+            (GrantType::ClientCredentials, None) if self.credential() == Credential::Nothing => {
+                let why = "client_credentials needs a client_secret or a private_key";
+                Err(("grant", why))
+            }
+            (GrantType::AuthorizationCode | GrantType::ClientCredentials, Some(_)) => {
+                Err(("identity", "belongs to the grant identity_assertion"))
+            }
+            (GrantType::IdentityAssertion, None) => {
+                Err(("identity", "is needed: who vouches for the person"))
+            }
+            (GrantType::IdentityAssertion, Some(identity)) if !is_issuer(&identity.issuer) => {
+                Err((
+                    "identity",
+                    "needs the url by which the identity provider calls itself",
+                ))
+            }
+            (_, None | Some(_)) => Ok(()),
+        }
+    }
+}
+
+fn is_issuer(text: &str) -> bool {
+    text.parse::<Url>().is_ok_and(|url| url.has_host())
 }
 
 #[cfg(test)]
@@ -162,10 +244,32 @@ mod tests {
     }
 
     #[test]
+    fn an_identity_provider_belongs_to_the_grant_that_needs_it() {
+        let identity = json!({"issuer": "https://idp.test", "client_id": "b", "assertion": "c"});
+        let with = |grant: &str, identity: &Value| {
+            wrong(json!({"grant": grant, "client_id": "a", "identity": identity}))
+        };
+        assert_eq!(with("identity_assertion", &identity), None);
+        assert_eq!(with("identity_assertion", &Value::Null), Some("identity"));
+        assert_eq!(with("authorization_code", &identity), Some("identity"));
+        let nowhere = json!({"issuer": "idp", "client_id": "b", "assertion": "c"});
+        assert_eq!(with("identity_assertion", &nowhere), Some("identity"));
+        let nobody = json!({"grant": "identity_assertion", "identity": identity});
+        assert_eq!(wrong(nobody), Some("client_id"));
+    }
+
+    #[test]
     fn secrets_do_not_print() {
         let oauth = Oauth {
             client_secret: Some("canary".into()),
             private_key: Some("canary".into()),
+            identity: Some(Identity {
+                issuer: "https://idp.test".into(),
+                client_id: "b".into(),
+                client_secret: Some("canary".into()),
+                assertion: "canary".into(),
+                assertion_type: AssertionType::IdToken,
+            }),
             ..Oauth::default()
         };
         assert!(!format!("{oauth:?}").contains("canary"));

@@ -162,15 +162,19 @@ impl Grants {
             (None, _) if !oauth.scopes.is_empty() => &oauth.scopes,
             (None, granted) => granted.unwrap_or(&oauth.scopes),
         };
-        let answer = own_token(
-            &self.fetcher(server),
-            &endpoint,
-            &client,
-            scopes,
-            record.resource.as_deref(),
-            &oauth.dead_codes,
-        )
-        .await;
+        let fetcher = self.fetcher(server);
+        let resource = record.resource.as_deref();
+        let answer = match &oauth.identity {
+            Some(identity) => {
+                let at = (&fetcher, &endpoint, &client);
+                self.vouched_token(identity, record, at, scopes, &oauth.dead_codes)
+                    .await
+            }
+            None => {
+                let dead_codes = &oauth.dead_codes;
+                own_token(&fetcher, &endpoint, &client, scopes, resource, dead_codes).await
+            }
+        };
         Ok(match answer {
             Ok(granted) => Ok(self.own_tokens(record, scopes, granted)),
             Err(failure) => Err(failure.of_configured_client(true)),

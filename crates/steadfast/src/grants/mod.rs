@@ -12,12 +12,14 @@
 //! | [`client`] | who asks, and how that is proven |
 //! | [`credential`] | one connection's part: at send time, and at a 401 |
 //! | [`machine`] | clients that ask for tokens for themselves |
+//! | [`identity`] | the same for a person whom an organisation's identity provider vouches for |
 //! | [`import`] | tokens from elsewhere |
 //! | [`step_up`] | calls that want more than is granted |
 //! | [`sign_in`] | tokens that a person gets us, and giving them back |
 
 mod client;
 mod credential;
+mod identity;
 mod import;
 mod machine;
 mod renewal;

@@ -65,19 +65,23 @@ pub(crate) async fn discover(
         let same = |one: &String| identity(issuer, one) != Identity::Different;
         servers.iter().any(same)
     };
-    let issuer = preferred
-        .filter(listed)
-        .or_else(|| servers.first().map(String::as_str))
-        .ok_or_else(|| mismatch("the server's metadata names no authorization server".into()))?;
-    let issuer = issuer_metadata(fetcher, issuer, &mut notes)
-        .await?
-        .ok_or_else(|| mismatch(format!("{} has no metadata", sanitise(issuer))))?;
-    Ok(Discovered {
-        resource: resource.resource.unwrap_or_else(|| canonical(server)),
-        resource_scopes: resource.scopes_supported,
-        issuer,
-        notes,
-    })
+    let in_order = preferred.filter(listed).into_iter();
+    let in_order = in_order.chain(servers.iter().map(String::as_str));
+    let mut fault = mismatch("the server's metadata names no authorization server".into());
+    // The choice is ours (RFC 9728 section 7.6): the first that says what it is. One that cannot be reached is not passed
+    // over, or an outage would lead to another issuer.
+    for issuer in in_order {
+        if let Some(issuer) = issuer_metadata(fetcher, issuer, &mut notes).await? {
+            return Ok(Discovered {
+                resource: resource.resource.unwrap_or_else(|| canonical(server)),
+                resource_scopes: resource.scopes_supported,
+                issuer,
+                notes,
+            });
+        }
+        fault = mismatch(format!("{} has no metadata", sanitise(issuer)));
+    }
+    Err(fault)
 }
 
 /// Until 2025-06-18 servers had no resource metadata: such a server is its own authorization server, with metadata

@@ -11,7 +11,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method};
 use steadfast_core::oauth::reach::Reach;
 use steadfast_core::quirks::Media;
-use steadfast_core::{Fault, Kind, Millis};
+use steadfast_core::{Fault, Kind, Millis, Revision};
 use steadfast_store::SharedStore;
 use url::Url;
 
@@ -21,7 +21,7 @@ use super::documents::{Kept, Lifetime};
 use super::exchange::{Cut, Outgoing, Terms, exchange};
 use super::pool::Pool;
 use crate::clock;
-use crate::route::{USER_AGENT_VALUE, path_of};
+use crate::route::{PROTOCOL_VERSION, USER_AGENT_VALUE, path_of};
 
 /// Metadata and token answers are small; more than this is none.
 const LARGEST: usize = 1 << 20;
@@ -194,6 +194,11 @@ impl Fetcher {
             .entry(ACCEPT)
             .or_insert(HeaderValue::from_static("application/json"));
         headers.insert(http::header::USER_AGENT, USER_AGENT_VALUE);
+        if method == Method::GET {
+            // 2025-03-26 basic/authorization, "Server Metadata Discovery Headers".
+            let revision = HeaderValue::from_static(Revision::LATEST_LEGACY.as_str());
+            headers.insert(PROTOCOL_VERSION, revision);
+        }
         let outgoing = Outgoing {
             method,
             path: path_of(url),

@@ -16,6 +16,10 @@ use url::Url;
 use super::assertion::Signer;
 use super::fetch::{Fetched, Fetcher, NotFetched};
 
+/// The type of the assertions that one authorization server makes for another
+/// (draft-ietf-oauth-identity-assertion-authz-grant).
+const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
+
 /// Who asks. No `Debug`: it holds a secret.
 #[derive(Clone)]
 pub(crate) struct Client {
@@ -66,6 +70,59 @@ pub(crate) async fn own_token(
         fields.push(("scope", &scope));
     }
     fields.extend(resource.map(|resource| ("resource", resource)));
+    granted(fetcher, endpoint, client, &fields, dead_codes).await
+}
+
+/// Has an identity provider vouch for a person toward an authorization server: its answer is the assertion for that one
+/// (RFC 8693 section 2.1; enterprise-managed-authorization, "Token Exchange").
+pub(crate) async fn exchange_identity(
+    fetcher: &Fetcher,
+    endpoint: &Url,
+    client: &Client,
+    (subject, subject_type): (&str, &str),
+    (audience, resource): (&str, &str),
+    scopes: &[String],
+) -> Result<String, Failure> {
+    let scope = scopes.join(" ");
+    let mut fields = vec![
+        (
+            "grant_type",
+            "urn:ietf:params:oauth:grant-type:token-exchange",
+        ),
+        ("requested_token_type", ID_JAG),
+        ("subject_token", subject),
+        ("subject_token_type", subject_type),
+        ("audience", audience),
+        ("resource", resource),
+    ];
+    if !scope.is_empty() {
+        fields.push(("scope", &scope));
+    }
+    let issued = granted(fetcher, endpoint, client, &fields, &[])
+        .await?
+        .issued;
+    // Anything else may be good at other places, and goes to nobody.
+    if issued.issued_token_type.as_deref() != Some(ID_JAG) {
+        let message = "the identity provider issued something else than an identity assertion";
+        return Err(Failure::Structured(Fault::new(Kind::GrantRefused, message)));
+    }
+    Ok(issued.access_token)
+}
+
+/// Asks for a token with the assertion of an identity provider (RFC 7523 section 2.1). Its scopes stand in it.
+pub(crate) async fn redeem_assertion(
+    fetcher: &Fetcher,
+    endpoint: &Url,
+    client: &Client,
+    assertion: &str,
+    resource: &str,
+    dead_codes: &[String],
+) -> Result<Granted, Failure> {
+    let fields = [
+        ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+        ("assertion", assertion),
+        ("resource", resource),
+    ];
     granted(fetcher, endpoint, client, &fields, dead_codes).await
 }
 
@@ -133,7 +190,13 @@ async fn once(
         .filter(|(key, _)| {
             matches!(
                 *key,
-                "refresh_token" | "code" | "code_verifier" | "client_secret" | "client_assertion"
+                "refresh_token"
+                    | "code"
+                    | "code_verifier"
+                    | "client_secret"
+                    | "client_assertion"
+                    | "subject_token"
+                    | "assertion"
             )
         })
         .map(|(_, value)| *value)

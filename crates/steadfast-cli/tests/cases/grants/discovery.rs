@@ -204,3 +204,28 @@ async fn ds_07_another_issuer_sees_nothing_of_the_first() {
         "the first one is used again"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_several_authorization_servers_one_without_metadata_is_passed_over_and_no_outage() {
+    let mute = Issuer::start().await;
+    mute.change(|policy| policy.served_at = Vec::new());
+    let outage = mute.script().on(get()).reply(status(503));
+    let issuer = Issuer::start().await;
+    let mut protection = Protection::by(&issuer);
+    protection.trust(&[&mute, &issuer]);
+    let house = house(issuer, protection).await;
+    let problem = house.is_refused().await;
+    assert!(
+        problem["detail"].as_str().unwrap().contains("503"),
+        "{problem}"
+    );
+    outage.remove();
+    house.signs_in().await;
+    // A server of 2025-03-26 may want to know with whom it speaks.
+    let asked = mute.log().requests();
+    assert!(!asked.is_empty());
+    for request in asked {
+        assert_eq!(request.method, "GET");
+        assert_eq!(request.header("mcp-protocol-version"), Some("2025-11-25"));
+    }
+}

@@ -4,6 +4,7 @@ mod answers;
 mod clients;
 mod crashes;
 mod discovery;
+mod identity;
 mod keeping;
 mod machines;
 mod metadata;

@@ -56,7 +56,7 @@ impl Grants {
         })?;
         if server.machine().is_some() {
             self.want(owner, Want::SignedOut).await;
-            let message = "its client asks for tokens for itself (client_credentials): nobody signs in, and `reload` asks again";
+            let message = "its client asks for tokens by itself (`oauth.grant`): nobody signs in, and `reload` asks again";
             return Err(Fault::new(Kind::Misconfigured, message).into());
         }
         let doors = self.doors.read().clone().ok_or_else(|| {
