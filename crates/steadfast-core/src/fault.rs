@@ -106,6 +106,37 @@ impl Kind {
         }
     }
 
+    /// Whether a person mends it by signing in.
+    #[must_use]
+    pub const fn asks_to_sign_in(self) -> bool {
+        match self {
+            Self::SignInRequired
+            | Self::ScopeInsufficient
+            | Self::GrantRefused
+            | Self::FreshTokenRefused
+            | Self::IssuerChanged => true,
+            Self::Timeout
+            | Self::Network
+            | Self::Tls
+            | Self::ServerError
+            | Self::RateLimited
+            | Self::SessionLost
+            | Self::UnstableSessions
+            | Self::ProtocolMismatch
+            | Self::NotAnMcpAnswer
+            | Self::Redirected
+            | Self::Forbidden
+            | Self::Misconfigured
+            | Self::VaultReference
+            | Self::TokenEndpointMoved
+            | Self::RenewalDelayed
+            | Self::RenewalOutcomeLost
+            | Self::StoreUnavailable
+            | Self::OperationsHeld
+            | Self::ClientRefused => false,
+        }
+    }
+
     /// As the connection object writes it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

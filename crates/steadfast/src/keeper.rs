@@ -2,6 +2,7 @@
 
 mod consent;
 mod isolated;
+mod links;
 mod notices;
 mod operations;
 mod shared;
@@ -39,9 +40,11 @@ use crate::sleep;
 
 use shared::{Farewells, write_history};
 
+use links::Links;
 use telling::Teller;
 
 pub use isolated::Isolated;
+pub use links::NoticeLink;
 pub(crate) use shared::Shared;
 
 /// What happened to a connection: feeds the change stream.
@@ -85,6 +88,7 @@ struct Inner {
     grants: Arc<Grants>,
     secrets: Arc<Secrets>,
     ledger: Arc<Ledger>,
+    links_of_notices: Arc<Links>,
     agents: Mutex<BTreeMap<AgentName, config::Agent>>,
     servers: grants::Servers,
     links: RwLock<BTreeMap<Key, Kept>>,
@@ -168,6 +172,7 @@ impl Keeper {
                 shared,
                 dialer,
                 grants,
+                links_of_notices: Arc::new(Links::new(Arc::clone(&secrets.vault))),
                 secrets,
                 ledger,
                 agents: Mutex::default(),
@@ -195,7 +200,7 @@ impl Keeper {
         ));
         let changes = inner.changes.subscribe();
         let (news, _) = watch::channel(());
-        for teller in Teller::all(&inner.settings, &kept, &inner.dialer, &inner.secrets, &news) {
+        for teller in Teller::all(inner, &kept, &news) {
             inner.background.lock().push(tokio::spawn(teller.run()));
         }
         let tell = tokio::spawn(notices::keep(Arc::downgrade(inner), kept, changes, news));

@@ -66,7 +66,7 @@ pub use grants::{
     SignedIn, SignedOut,
 };
 pub use handle::{CallHandle, Notice};
-pub use keeper::{Change, Isolated, Keeper, Listener};
+pub use keeper::{Change, Isolated, Keeper, Listener, NoticeLink};
 pub use link::{Hello, Link};
 pub use operations::{EvidenceReport, NotDecided, OperationDetails, OperationReport};
 pub use question::{Place, Reply, ServerRequest};

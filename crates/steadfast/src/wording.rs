@@ -78,9 +78,9 @@ pub fn notice(notice: &NoticeRecord) -> String {
     format!("the server `{server}` of the agent `{agent}` needs you: {fault}")
 }
 
-/// What a message about a notice says.
+/// What a message about a notice says; `link` is where a person signs in.
 #[must_use]
-pub fn told(of: &NoticeRecord, moment: Moment) -> String {
+pub fn told(of: &NoticeRecord, moment: Moment, link: Option<&str>) -> String {
     match moment {
         Moment::Opened => {
             let code = of.fault.kind.code();
@@ -89,8 +89,9 @@ pub fn told(of: &NoticeRecord, moment: Moment) -> String {
             } else {
                 ""
             };
+            let link = link.map_or_else(String::new, |link| format!(" Sign in: {link}"));
             format!(
-                "Steadfast: {} ({code}). {}{reloading}",
+                "Steadfast: {} ({code}). {}{reloading}{link}",
                 notice(of),
                 code.hint
             )

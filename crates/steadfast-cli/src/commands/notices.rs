@@ -72,6 +72,9 @@ fn table(notices: &[&Value]) -> Table {
         table.line(Cell::from(fault));
         if is_open(notice) {
             table.line(Cell::from(format!("what to do: {}", text("/fault/hint"))).look(Look::Dim));
+            if let Some(link) = notice["link"].as_str() {
+                table.line(Cell::from(format!("sign in: {link}")));
+            }
             if notice["reload_helps"] == false {
                 table.line(Cell::from("reloading does not help").look(Look::Dim));
             }
@@ -91,7 +94,7 @@ mod tests {
         let open = json!({
             "agent": "support", "server": "booking", "reload_helps": false,
             "fault": {"code": "SF0037", "message": "the provider refused", "hint": "Sign in again."},
-            "opened_at": "2026-11-30T10:00:00Z", "cleared_at": null,
+            "opened_at": "2026-11-30T10:00:00Z", "cleared_at": null, "link": "http://a.test/s",
         });
         let mut cleared = open.clone();
         cleared["cleared_at"] = "2026-11-30T10:05:00Z".into();
@@ -101,6 +104,7 @@ mod tests {
              support  booking  open     2026-11-30T10:00:00Z\n  \
              SF0037 the provider refused\n  \
              what to do: Sign in again.\n  \
+             sign in: http://a.test/s\n  \
              reloading does not help\n\
              support  booking  cleared  2026-11-30T10:00:00Z  2026-11-30T10:05:00Z\n  \
              SF0037 the provider refused\n"

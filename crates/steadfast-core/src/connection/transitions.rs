@@ -371,34 +371,13 @@ fn settle(
     enter(state, actions, reason, cx)
 }
 
+/// Of all that is for a person, what is not mended by signing in is the configuration's fault: also a redirect, which
+/// names the url to configure.
 fn wait_for_person(fault: Fault) -> State {
-    match fault.kind {
-        Kind::SignInRequired
-        | Kind::ScopeInsufficient
-        | Kind::GrantRefused
-        | Kind::FreshTokenRefused
-        | Kind::IssuerChanged => State::AwaitingSignIn { fault },
-        // Of the others only the configuration itself is for a person, and a redirect that names the
-        // url to configure.
-        Kind::Misconfigured
-        | Kind::ClientRefused
-        | Kind::VaultReference
-        | Kind::StoreUnavailable
-        | Kind::OperationsHeld
-        | Kind::Redirected
-        | Kind::Timeout
-        | Kind::Network
-        | Kind::Tls
-        | Kind::ServerError
-        | Kind::RateLimited
-        | Kind::SessionLost
-        | Kind::UnstableSessions
-        | Kind::ProtocolMismatch
-        | Kind::NotAnMcpAnswer
-        | Kind::Forbidden
-        | Kind::TokenEndpointMoved
-        | Kind::RenewalDelayed
-        | Kind::RenewalOutcomeLost => State::Misconfigured { fault },
+    if fault.kind.asks_to_sign_in() {
+        State::AwaitingSignIn { fault }
+    } else {
+        State::Misconfigured { fault }
     }
 }
 

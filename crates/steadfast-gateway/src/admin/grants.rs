@@ -66,12 +66,13 @@ fn unknown_member(error: &serde_json::Error) -> String {
 
 async fn notices(Given(state): Given<Shared>) -> Result<Json<Value>, Problem> {
     let notices = state.store.notices().await?;
+    let shown = |notice| shown(notice, state.keeper.notice_link(notice));
     let shown: Vec<Value> = notices.iter().map(shown).collect();
     Ok(Json(json!({"notices": shown})))
 }
 
-/// Names server and agent, says whether reloading helps, and what to do.
-fn shown(notice: &NoticeRecord) -> Value {
+/// Names server and agent, says whether reloading helps, and what to do; links to the fix.
+fn shown(notice: &NoticeRecord, link: Option<String>) -> Value {
     let fault = FaultReport::from(&notice.fault);
     json!({
         "agent": notice.agent.as_str(),
@@ -80,6 +81,7 @@ fn shown(notice: &NoticeRecord) -> Value {
         "fault": fault,
         // Consent is not retried: a reload tries once, and a provider that said no says no again.
         "reload_helps": !notice.fault.person_needed(),
+        "link": link,
         "opened_at": rfc3339(notice.opened_at),
         "cleared_at": notice.cleared_at.map(rfc3339),
     })

@@ -1,5 +1,5 @@
 //! What authorization servers and browsers reach without the admin token: the callback, which is guarded by
-//! `state`, and our client-id metadata document.
+//! `state`, the links of notices, which nobody can guess, and our client-id metadata document.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ use http::header::{
 use http::{HeaderName, StatusCode};
 use serde_json::json;
 use steadfast::report::rfc3339;
-use steadfast::{Callback, Doors, Finished, NotSignedIn, SignedIn};
+use steadfast::{Callback, Doors, Finished, NotSignedIn, NoticeLink, SignedIn};
 use steadfast_core::oauth::client::application_type;
 use url::Url;
 
@@ -24,6 +24,7 @@ use crate::settings::Settings;
 pub(super) fn routes() -> Router<Shared> {
     Router::new()
         .route("/oauth/callback", get(callback))
+        .route("/oauth/sign-in", get(sign_in))
         .route("/oauth/client.json", get(document))
 }
 
@@ -38,6 +39,7 @@ pub(crate) fn doors(settings: &Settings, local: SocketAddr) -> Result<Doors, url
     let own = (own.scheme() == "https").then_some(own);
     Ok(Doors {
         callback: format!("{base}/oauth/callback").parse()?,
+        sign_in: format!("{base}/oauth/sign-in").parse()?,
         document: settings.client_metadata_url.clone().or(own),
     })
 }
@@ -59,6 +61,32 @@ async fn document(Given(state): Given<Shared>) -> Response {
         "application_type": application_type(callback),
     });
     Json(document).into_response()
+}
+
+/// The link of a message about a notice: leads on to the authorization server, as long as the notice is open.
+async fn sign_in(Given(state): Given<Shared>, Query(link): Query<NoticeLink>) -> Response {
+    match state.keeper.follow_notice(&link).await {
+        Ok(Some(offer)) => {
+            let headers: [(HeaderName, &str); 3] = [
+                (LOCATION, &offer.url),
+                (CACHE_CONTROL, "no-store"),
+                (REFERRER_POLICY, "no-referrer"),
+            ];
+            (StatusCode::SEE_OTHER, headers).into_response()
+        }
+        Ok(None) => {
+            let line = "This link is not good any more: what it was about is mended, or a newer message is about it.";
+            page(
+                StatusCode::GONE,
+                "Nothing to sign in for",
+                &[line.to_owned()],
+            )
+        }
+        Err(error) => {
+            let lines = [format!("There is no link to sign in with: {error}.")];
+            page(StatusCode::BAD_GATEWAY, "Not now", &lines)
+        }
+    }
 }
 
 /// The browser comes back from the authorization server.

@@ -80,7 +80,7 @@ impl State {
             Slot::Entry { name } => Some(&mut self.vault_entries.get_mut(name)?.sealed),
             Slot::Operation { id } => self.operation(id).map(|record| &mut record.sealed),
             Slot::OperationResult { id } => self.operation(id)?.result.as_mut(),
-            Slot::Check => None,
+            Slot::Notice { .. } | Slot::Check => None,
         }
     }
 }

@@ -113,7 +113,7 @@ fn replace(value: &Resealed) -> Option<Statement> {
         Slot::OperationResult { .. } => {
             "UPDATE operations SET result = ?4 WHERE id = ?1 AND '' = ?2 AND result = ?3"
         }
-        Slot::Check => return None,
+        Slot::Notice { .. } | Slot::Check => return None,
     };
     let (first, second) = value.slot.key();
     Some(

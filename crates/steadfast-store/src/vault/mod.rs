@@ -19,7 +19,7 @@ mod tests;
 use std::sync::Arc;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use parking_lot::RwLock;
 use secrecy::{ExposeSecret as _, SecretString};
 use steadfast_core::OperationId;
@@ -28,6 +28,7 @@ use zeroize::Zeroizing;
 use crate::clients::ClientRecord;
 use crate::error::{Error, Problem};
 use crate::grants::GrantRecord;
+use crate::notices::NoticeRecord;
 use crate::operations::OperationRecord;
 use crate::sign_ins::SignInRecord;
 use crate::store::Store;
@@ -296,6 +297,23 @@ impl Vault {
         let slot = Slot::OperationResult { id };
         let sealed = operation.result.as_ref();
         sealed.map(|sealed| self.unseal(&slot, sealed)).transpose()
+    }
+
+    /// What makes the link of a notice one of ours: nobody can guess it, and it is good for this opening of the notice
+    /// alone.
+    ///
+    /// # Errors
+    /// As [`seal`](Self::seal).
+    pub fn sign_notice(&self, notice: &NoticeRecord) -> Result<String, Error> {
+        let sealed = self.seal(&Slot::of_notice(notice), b"")?;
+        Ok(URL_SAFE_NO_PAD.encode(sealed.as_bytes()))
+    }
+
+    /// Whether a link was made for this notice.
+    #[must_use]
+    pub fn has_signed_notice(&self, notice: &NoticeRecord, signature: &str) -> bool {
+        let sealed = URL_SAFE_NO_PAD.decode(signature).map(Sealed::from);
+        sealed.is_ok_and(|sealed| self.unseal(&Slot::of_notice(notice), &sealed).is_ok())
     }
 
     fn unseal_text(&self, slot: &Slot, sealed: &Sealed) -> Result<SecretString, Error> {

@@ -13,6 +13,7 @@ use crate::clients::ClientRecord;
 use crate::error::{Error, Problem};
 use crate::grants::GrantRecord;
 use crate::keys::IdHash;
+use crate::notices::NoticeRecord;
 use crate::sign_ins::SignInRecord;
 
 /// The vault, as errors name it.
@@ -100,6 +101,15 @@ pub enum Slot {
         /// Of which.
         id: OperationId,
     },
+    /// Nothing: that it opens shows that the link of this notice was made here. It is not stored.
+    Notice {
+        /// Whose connection.
+        agent: AgentName,
+        /// To which server.
+        server: ServerName,
+        /// Which opening of the notice.
+        number: u64,
+    },
     /// A known text, which tells whether the key is the right one.
     Check,
 }
@@ -163,12 +173,22 @@ impl Slot {
         }
     }
 
+    /// The place of a notice's link.
+    #[must_use]
+    pub fn of_notice(notice: &NoticeRecord) -> Self {
+        Self::Notice {
+            agent: notice.agent.clone(),
+            server: notice.server.clone(),
+            number: notice.number,
+        }
+    }
+
     /// The key of its row.
     pub(crate) fn key(&self) -> (&str, &str) {
         match self {
-            Self::Grant { agent, server, .. } | Self::SignIn { agent, server, .. } => {
-                (agent.as_str(), server.as_str())
-            }
+            Self::Grant { agent, server, .. }
+            | Self::SignIn { agent, server, .. }
+            | Self::Notice { agent, server, .. } => (agent.as_str(), server.as_str()),
             Self::Client {
                 issuer,
                 redirect_uri,
@@ -224,6 +244,18 @@ impl Slot {
             Self::Check => kind(5, &[]),
             Self::Operation { id } => kind(6, &[id.as_str().as_bytes()]),
             Self::OperationResult { id } => kind(7, &[id.as_str().as_bytes()]),
+            Self::Notice {
+                agent,
+                server,
+                number,
+            } => kind(
+                8,
+                &[
+                    agent.as_str().as_bytes(),
+                    server.as_str().as_bytes(),
+                    &number.to_be_bytes(),
+                ],
+            ),
         }
         data
     }
@@ -246,6 +278,9 @@ impl fmt::Display for Slot {
             Self::Entry { name } => write!(f, "the secret {name}"),
             Self::Operation { id } => write!(f, "the operation {id}"),
             Self::OperationResult { id } => write!(f, "the result of operation {id}"),
+            Self::Notice { agent, server, .. } => {
+                write!(f, "the link for agent {agent} and server {server}")
+            }
             Self::Check => f.write_str("its check value"),
         }
     }

@@ -22,6 +22,11 @@ fn slots() -> Vec<Slot> {
         issuer: issuer.to_owned(),
         redirect_uri: uri.to_owned(),
     };
+    let notice = |agent: &str, number: u64| Slot::Notice {
+        agent: agent.into(),
+        server: "crm".into(),
+        number,
+    };
     let name = |name: &str| Slot::Entry {
         name: name.to_owned(),
     };
@@ -36,6 +41,9 @@ fn slots() -> Vec<Slot> {
         Slot::of_sign_in(&sign_in("a", 2)),
         name("a"),
         name("acrm"),
+        notice("a", 1),
+        notice("a", 2),
+        notice("acrm", 1),
         Slot::Operation { id: "a".into() },
         Slot::Operation { id: "b".into() },
         Slot::OperationResult { id: "a".into() },

@@ -41,6 +41,7 @@ impl Keeper {
 
     /// Where browsers reach this daemon. Without it nobody can be asked to sign in.
     pub fn set_doors(&self, doors: Doors) {
+        self.inner.links_of_notices.open(&doors);
         self.inner.grants.set_doors(doors);
     }
 

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 use testkit::reply::status;
 use testkit::script::any;
-use testkit::{Behaviour, Daemon, MailServer, PATIENCE, RequestLog, Server, Tls};
+use testkit::{Behaviour, Browser, Daemon, MailServer, PATIENCE, RequestLog, Server, Tls};
 
+use super::House;
 use crate::common::daemon;
 
 async fn set(daemon: &Daemon, name: &str, value: &str) {
@@ -69,6 +70,42 @@ async fn a_notice_is_written_about_once_whoever_of_several_daemons_does_it() {
         let log = daemon.stderr();
         assert!(!log.contains(PASSWORD) && !log.contains(&password), "{log}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_link_of_a_message_leads_to_the_sign_in_that_clears_it_and_nowhere_else() {
+    let hook = Server::start(Behaviour::modern()).await;
+    hook.script().on(any()).reply(status(204));
+    let url = hook.url();
+    let house = House::new(|daemon| daemon.set_text("notify.webhook", &url)).await;
+    let told = |count: usize| move |log: &RequestLog| log.requests().len() >= count;
+    hook.log().wait_for(told(1), PATIENCE).await.unwrap();
+    let message = hook.log().requests().remove(0);
+    let text = |pointer: &str| message.pointer(pointer).and_then(Value::as_str).unwrap();
+    let link = text("/link").to_owned();
+    assert!(
+        text("/text").ends_with(&format!("Sign in: {link}")),
+        "{message:?}"
+    );
+    // Nobody else's, and not a guess.
+    let other = link.replace("notice=1", "notice=2");
+    assert_ne!(other, link);
+    let guess = link.replace("key=", "key=A");
+    for wrong in [&other, &guess] {
+        let page = Browser::new().open(wrong).await.unwrap();
+        assert_eq!(page.status, 410, "{page:?}");
+    }
+    assert!(house.issuer.authorizations().is_empty());
+
+    let page = Browser::new().open(&link).await.unwrap();
+    assert_eq!(page.status, 200, "{page:?}");
+    house.connected().await;
+    hook.log().wait_for(told(2), PATIENCE).await.unwrap();
+    let cleared = hook.log().requests().remove(1);
+    assert_eq!(cleared.pointer("/link"), Some(&Value::Null), "{cleared:?}");
+    let page = Browser::new().open(&link).await.unwrap();
+    assert_eq!(page.status, 410, "it is over: {page:?}");
+    assert_eq!(house.issuer.authorizations().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -27,6 +27,8 @@ pub use out::{Revoked, SignedOut};
 pub struct Doors {
     /// Where the authorization server sends the browser back to.
     pub callback: Url,
+    /// Where the links in messages about notices lead.
+    pub sign_in: Url,
     /// The address of our client-id metadata document, where it is https.
     pub document: Option<Url>,
 }

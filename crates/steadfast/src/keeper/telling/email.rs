@@ -3,18 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lettre::Message;
 use lettre::message::header::{ContentType, HeaderName, HeaderValue};
 use lettre::message::{Mailbox, Mailboxes};
 use sha2::{Digest as _, Sha256};
 use steadfast_store::{Moment, NoticeRecord};
 
-use super::NotTold;
+use super::{Message, NotTold};
 use crate::config::{self, Network};
 use crate::perform::mail::{self, NotSent, Relay};
-use crate::report::rfc3339;
 use crate::secrets::Secrets;
-use crate::wording;
 
 /// `notify.email`.
 pub(super) struct Email {
@@ -26,12 +23,12 @@ pub(super) struct Email {
 }
 
 impl Email {
-    pub(super) async fn send(&self, notice: &NoticeRecord, moment: Moment) -> Result<(), NotTold> {
+    pub(super) async fn send(&self, message: &Message<'_>) -> Result<(), NotTold> {
         let place = "notify.email.smtp";
         let smtp = self.secrets.of_setting(&self.config.smtp, place);
         let smtp = smtp.map_err(|fault| NotTold::Now(fault.to_string()))?;
         let relay = Relay::read(&smtp).map_err(|why| NotTold::Now(format!("{place} {why}")))?;
-        let message = self.message(notice, moment)?;
+        let message = self.message(message)?;
         let sent = mail::send(&relay, &self.network, self.limit, message).await;
         sent.map_err(|not| match not {
             NotSent::Now(why) => NotTold::Now(why),
@@ -39,24 +36,24 @@ impl Email {
         })
     }
 
-    fn message(&self, notice: &NoticeRecord, moment: Moment) -> Result<Message, NotTold> {
+    fn message(&self, message: &Message<'_>) -> Result<lettre::Message, NotTold> {
         let wrong = |why: &str| NotTold::Ever(format!("notify.email {why}"));
         let from = self.config.sender().map_err(wrong)?;
         let to = self.config.recipients().map_err(wrong)?;
-        message(notice, moment, from, to).map_err(|error| NotTold::Ever(error.to_string()))
+        written(message, from, to).map_err(|error| NotTold::Ever(error.to_string()))
     }
 }
 
-fn message(
-    notice: &NoticeRecord,
-    moment: Moment,
+fn written(
+    message: &Message<'_>,
     from: Mailbox,
     to: Mailboxes,
-) -> Result<Message, lettre::error::Error> {
+) -> Result<lettre::Message, lettre::error::Error> {
+    let (notice, moment) = (message.notice, message.moment);
     let (agent, server) = (notice.agent.as_str(), notice.server.as_str());
     let subject = format!("Steadfast: the server {server} of the agent {agent} needs you");
     let id = |moment| id(notice, moment, from.email.domain());
-    let mut builder = Message::builder()
+    let mut builder = lettre::Message::builder()
         .message_id(Some(id(moment)))
         .header(ContentType::TEXT_PLAIN)
         // RFC 3834 section 5: no automatic answers to it.
@@ -75,10 +72,10 @@ fn message(
     for one in to {
         builder = builder.to(one);
     }
-    let mut text = wording::told(notice, moment);
-    text.push_str(&format!("\n\nSince {}", rfc3339(notice.opened_at)));
-    if let Some(at) = notice.cleared_at {
-        text.push_str(&format!(", until {}", rfc3339(at)));
+    let mut text = message.text();
+    text.push_str(&format!("\n\nSince {}", message.opened_at()));
+    if let Some(at) = message.cleared_at() {
+        text.push_str(&format!(", until {at}"));
     }
     text.push_str(".\n");
     builder.from(from).body(text)
@@ -123,8 +120,13 @@ mod tests {
         };
         let from = "Steadfast <s@a.test>".parse().unwrap();
         let to = "ops@a.test, b@a.test".parse().unwrap();
-        let message = message(&notice, moment, from, to).unwrap();
-        String::from_utf8(message.formatted()).unwrap()
+        let message = Message {
+            notice: &notice,
+            moment,
+            link: (moment == Moment::Opened).then(|| "https://s.test/oauth/sign-in?a=b".to_owned()),
+        };
+        let written = written(&message, from, to).unwrap();
+        String::from_utf8(written.formatted()).unwrap()
     }
 
     #[test]
@@ -138,6 +140,7 @@ mod tests {
             "invalid_grant",
             "SF0037",
             "Reloading does not help",
+            "https://s.test/oauth/sign-in?a=b",
             "Since 1970-01-01T00:00:00",
         ] {
             assert!(opened.contains(part), "{part}: {opened}");

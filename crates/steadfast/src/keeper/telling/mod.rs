@@ -13,11 +13,12 @@ use steadfast_store::{Error, Moment, NoticeRecord, SharedStore, Telling};
 use tokio::sync::watch;
 
 use crate::clock;
-use crate::config;
-use crate::perform::dial::Dialer;
 use crate::perform::fetch::Fetcher;
-use crate::secrets::Secrets;
+use crate::report::rfc3339;
+use crate::wording;
 
+use super::Inner;
+use super::links::Links;
 use email::Email;
 use webhook::Webhook;
 
@@ -27,6 +28,36 @@ enum Channel {
     Webhook(Webhook),
     /// `notify.email`.
     Email(Email),
+}
+
+/// What is told.
+struct Message<'a> {
+    notice: &'a NoticeRecord,
+    moment: Moment,
+    /// Where a person signs in, where that is what is needed.
+    link: Option<String>,
+}
+
+impl Message<'_> {
+    /// In a paragraph.
+    fn text(&self) -> String {
+        wording::told(self.notice, self.moment, self.link.as_deref())
+    }
+
+    const fn event(&self) -> &'static str {
+        match self.moment {
+            Moment::Opened => "opened",
+            Moment::Cleared => "cleared",
+        }
+    }
+
+    fn opened_at(&self) -> String {
+        rfc3339(self.notice.opened_at)
+    }
+
+    fn cleared_at(&self) -> Option<String> {
+        self.notice.cleared_at.map(rfc3339)
+    }
 }
 
 /// A message that was not told.
@@ -47,10 +78,10 @@ impl Channel {
         }
     }
 
-    async fn send(&self, notice: &NoticeRecord, moment: Moment) -> Result<(), NotTold> {
+    async fn send(&self, message: &Message<'_>) -> Result<(), NotTold> {
         match self {
-            Self::Webhook(webhook) => webhook.send(notice, moment).await,
-            Self::Email(email) => email.send(notice, moment).await,
+            Self::Webhook(webhook) => webhook.send(message).await,
+            Self::Email(email) => email.send(message).await,
         }
     }
 }
@@ -58,6 +89,7 @@ impl Channel {
 /// What tells by one channel: each goes its own pace.
 pub(super) struct Teller {
     store: SharedStore,
+    links: Arc<Links>,
     channel: Channel,
     /// The first and the longest delay while it fails.
     delays: (Millis, Millis),
@@ -69,31 +101,27 @@ pub(super) struct Teller {
 
 impl Teller {
     /// One for each channel that is configured.
-    pub(super) fn all(
-        settings: &config::Settings,
-        store: &SharedStore,
-        dialer: &Arc<Dialer>,
-        secrets: &Arc<Secrets>,
-        news: &watch::Sender<()>,
-    ) -> Vec<Self> {
+    pub(super) fn all(inner: &Inner, store: &SharedStore, news: &watch::Sender<()>) -> Vec<Self> {
+        let settings = &inner.settings;
         let retry = &settings.retry;
         let limit = retry.request_timeout.duration();
         let webhook = settings.notify.webhook.as_ref().map(|webhook| {
             Channel::Webhook(Webhook {
-                fetcher: Fetcher::for_operator(dialer, limit),
+                fetcher: Fetcher::for_operator(&inner.dialer, limit),
                 url: webhook.0.clone(),
             })
         });
         let email = settings.notify.email.as_ref().map(|email| {
             Channel::Email(Email {
                 config: email.clone(),
-                secrets: Arc::clone(secrets),
+                secrets: Arc::clone(&inner.secrets),
                 network: settings.network.clone(),
                 limit,
             })
         });
         let teller = |channel| Self {
             store: Arc::clone(store),
+            links: Arc::clone(&inner.links_of_notices),
             channel,
             delays: (retry.first.0, retry.max.0),
             every: settings.renewal.check_every.duration(),
@@ -105,6 +133,7 @@ impl Teller {
     /// Runs for as long as there may be news.
     pub(super) async fn run(mut self) {
         let mut tries = 0;
+        self.links.known().await;
         loop {
             match self.round().await {
                 Ok(()) => tries = 0,
@@ -144,7 +173,12 @@ impl Teller {
             if !claim.await.map_err(read)? {
                 continue;
             }
-            match self.channel.send(notice, moment).await {
+            let message = Message {
+                notice,
+                moment,
+                link: self.links.of(notice),
+            };
+            match self.channel.send(&message).await {
                 Ok(()) => {}
                 Err(NotTold::Ever(why)) => {
                     tracing::error!(%why, channel, %agent, %server, "a notice cannot be told, and is not tried again");
