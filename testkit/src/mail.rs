@@ -41,10 +41,16 @@ impl Mail {
         found.map(|(_, value)| value.to_owned())
     }
 
-    /// The body.
+    /// The body, decoded.
     #[must_use]
-    pub fn body(&self) -> &str {
-        self.text.split_once("\n\n").map_or("", |(_, body)| body)
+    pub fn body(&self) -> String {
+        let body = self.text.split_once("\n\n").map_or("", |(_, body)| body);
+        let encoding = self.header("Content-Transfer-Encoding");
+        if encoding.as_deref() == Some("quoted-printable") {
+            unquoted(body)
+        } else {
+            body.to_owned()
+        }
     }
 }
 
@@ -235,6 +241,19 @@ async fn text(stream: &mut (impl AsyncBufReadExt + Unpin)) -> io::Result<String>
         text.push_str(content.strip_prefix('.').unwrap_or(content));
         text.push('\n');
     }
+}
+
+/// Quoted-printable, decoded (RFC 2045 section 6.7).
+fn unquoted(text: &str) -> String {
+    let joined = text.replace("=\n", "");
+    let mut parts = joined.split('=');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let (code, rest) = part.split_at_checked(2).unwrap_or(("", part));
+        bytes.extend(u8::from_str_radix(code, 16));
+        bytes.extend(rest.as_bytes());
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// What stands between the angle brackets.
