@@ -1,10 +1,14 @@
 //! Whether the machine slept, or the process was stopped: told from two looks at the clocks. It is one
-//! event for all connections, not one surprise for each (OP-01).
+//! event for all connections, not one surprise for each (OP-01). And whether somebody set the wall clock back meanwhile.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
 
 use crate::now::{Millis, Now, Wall};
 
 /// A sleep that is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slept {
     /// When we were last seen awake.
     pub from: Wall,
@@ -12,6 +16,20 @@ pub struct Slept {
     pub to: Wall,
     /// How long it was, whatever was done to the wall clock meanwhile.
     pub length: Millis,
+}
+
+impl Slept {
+    /// Whether this moment passed unseen.
+    #[must_use]
+    pub const fn covers(&self, at: Wall) -> bool {
+        self.from.0 < at.0 && at.0 <= self.to.0
+    }
+}
+
+impl fmt::Display for Slept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "asleep from {} to {}", self.from, self.to)
+    }
 }
 
 /// How it is told.
@@ -46,6 +64,19 @@ pub fn slept(before: Now, now: Now, policy: &Policy) -> Option<Slept> {
         to: now.wall,
         length,
     })
+}
+
+/// A clock that is corrected by less than this is slewed, or is as good as right.
+const CORRECTED: Millis = Millis::secs(1);
+
+/// How far the wall clock was set back between two looks. One that was set ahead tells of time that passed: also a
+/// machine that was paused as a whole wakes up like that.
+#[must_use]
+pub fn set_back(before: Now, now: Now) -> Option<Millis> {
+    let passed = now.mono.since(before.mono);
+    let expected = before.wall.0.saturating_add_unsigned(passed.0);
+    let by = Millis(expected.saturating_sub(now.wall.0).max(0).unsigned_abs());
+    (by >= CORRECTED).then_some(by)
 }
 
 #[cfg(test)]
@@ -85,5 +116,30 @@ mod tests {
             ..at(101)
         };
         assert_eq!(slept(at(100), set, &Policy::default()), None);
+    }
+
+    #[test]
+    fn only_a_clock_that_goes_back_was_set_back() {
+        let told = |seconds: i64| Now {
+            wall: Wall(at(101).wall.0 + seconds * 1_000),
+            ..at(101)
+        };
+        assert_eq!(set_back(at(100), told(-3_600)), Some(Millis::mins(60)));
+        assert_eq!(set_back(at(100), told(-1)), Some(Millis::secs(1)));
+        for right in [told(0), told(3_600), at(100), at(700)] {
+            assert_eq!(set_back(at(100), right), None, "{right:?}");
+        }
+    }
+
+    #[test]
+    fn what_passed_unseen_is_told_in_words() {
+        let slept = slept(at(100), at(700), &Policy::default()).unwrap();
+        for (seconds, is_covered) in [(100, false), (101, true), (700, true), (701, false)] {
+            assert_eq!(slept.covers(at(seconds).wall), is_covered, "{seconds}");
+        }
+        assert_eq!(
+            slept.to_string(),
+            "asleep from 2023-11-14T22:15:00.000Z to 2023-11-14T22:25:00.000Z"
+        );
     }
 }

@@ -10,7 +10,7 @@
 //! | `renewing` | one renewal is under way | the limit of the attempt |
 //! | `delayed` | the last renewal failed for a fault that time mends | the next try |
 //! | `suspect` | refused in a way that need not be final | the next try |
-//! | `refused` | only a person can help; nothing was deleted | the one try at expiry, or a probe, where there is one left |
+//! | `refused` | only a person can help; nothing was deleted | the end of the access token, the one try then, or a probe, where there is one left |
 //! | `unrenewable` | there is no refresh token; it ends when the access token does | its end |
 //!
 //! A client that asks for tokens for itself has no refresh token: its credential takes the place of one, and each
@@ -35,6 +35,7 @@ use serde::{Deserialize, Serialize};
 use crate::fault::Fault;
 use crate::identity::{AttemptId, GrantGeneration};
 use crate::now::{Jitter, Millis, Mono, Now, Wall};
+use crate::sleep::Slept;
 
 /// What is known of a set of tokens without their text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,6 +96,9 @@ pub struct Strikes {
     pub suspected: bool,
     /// Whether the client was registered anew since the last sign-in: once is enough (CR-01).
     pub registered: bool,
+    /// The sleep of the machine in which the access token ended unrenewed: what the provider says then is not all its doing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slept: Option<Slept>,
 }
 
 /// How far a renewal is.
@@ -197,6 +201,9 @@ pub enum State {
         fault: Fault,
         /// When.
         at: Wall,
+        /// Whether the access token has ended, too: until then it goes on being used.
+        #[serde(default)]
+        ended: bool,
         /// Whether it is tried again without a person.
         recheck: Recheck,
         /// What was refused before.
@@ -228,11 +235,6 @@ pub enum Event {
         /// They.
         tokens: Tokens,
     },
-    /// The store holds the intent of a renewal whose daemon died: its answer is lost.
-    Interrupted {
-        /// The tokens that it presented.
-        tokens: Tokens,
-    },
     /// The client asks for tokens for itself (RFC 6749 section 4.4), and has none: nobody needs to sign in.
     Wanted {
         /// Of the tokens to come, which replace all that is held.
@@ -242,6 +244,12 @@ pub enum Event {
     Removed,
     /// The deadline has come.
     Due,
+    /// Somebody set the wall clock back. Times that were told by it are told anew, or what is due would not be so for
+    /// as long.
+    ClockSetBack {
+        /// So far.
+        by: Millis,
+    },
     /// A person or an API asks for a renewal now (architecture, grants 7).
     Reload,
     /// Its turn has come: the lease is held, and the store still has this generation.
@@ -392,6 +400,8 @@ pub struct Context<'a> {
     pub jitter: Jitter,
     /// A fresh number for an attempt, should one begin.
     pub attempt: AttemptId,
+    /// The last sleep of the machine, if any is known.
+    pub slept: Option<Slept>,
     /// The limits.
     pub policy: &'a Policy,
 }

@@ -14,6 +14,7 @@ struct Rig {
     policy: Policy,
     now: Now,
     attempts: u64,
+    slept: Option<Slept>,
     outcome: Outcome,
     facts: Vec<Fact>,
 }
@@ -28,6 +29,7 @@ impl Rig {
                 wall: Wall(1_700_000_000_000),
             },
             attempts: 0,
+            slept: None,
             outcome: Outcome::Used,
             facts: Vec::new(),
         }
@@ -59,6 +61,7 @@ impl Rig {
                 now: self.now,
                 jitter: Jitter(0),
                 attempt: AttemptId(self.attempts + 1),
+                slept: self.slept,
                 policy: &self.policy,
             },
         );
@@ -76,6 +79,23 @@ impl Rig {
     fn pass(&mut self, millis: u64) {
         self.now.mono = self.now.mono + Millis(millis);
         self.now.wall.0 += i64::try_from(millis).unwrap();
+    }
+
+    /// The machine sleeps, and says so when it wakes.
+    fn sleep(&mut self, millis: u64) {
+        let from = self.now.wall;
+        self.pass(millis);
+        self.slept = Some(Slept {
+            from,
+            to: self.now.wall,
+            length: Millis(millis),
+        });
+    }
+
+    /// The event of a clock that is set back.
+    fn set_back(&mut self, by: Millis) -> Event {
+        self.now.wall.0 -= i64::try_from(by.0).unwrap();
+        Event::ClockSetBack { by }
     }
 
     /// Waits for the deadline and feeds it.
@@ -245,19 +265,6 @@ fn a_renewal_that_was_given_up_and_succeeded_after_all_is_not_lost() {
 }
 
 #[test]
-fn an_interrupted_renewal_is_asked_for_once_more() {
-    let mut rig = Rig::new();
-    let tokens = rig.tokens(3, HOUR);
-    let actions = rig.feed(Event::Interrupted { tokens });
-    assert!(actions.contains(&Action::AwaitTurn {
-        generation: GrantGeneration(3)
-    }));
-    let attempt = rig.turn();
-    assert!(told(&rig.fails(attempt, invalid_grant())));
-    assert_eq!(rig.state.name(), "refused");
-}
-
-#[test]
 fn te_01_faults_that_time_mends_delay_it_and_change_nothing_else() {
     let mut rig = Rig::signed_in();
     let before = rig.state.tokens().cloned();
@@ -344,7 +351,7 @@ fn te_04_a_refusal_while_the_token_is_good_is_tried_once_at_expiry_and_then_neve
     assert_eq!(rig.now.wall, expires_at);
     assert!(told(&rig.fails(attempt, invalid_grant())));
     assert_eq!(rig.recheck(), Recheck::Never);
-    assert_eq!(deadline(&rig.state, rig.now), None);
+    assert_eq!(deadline(&rig.state, rig.now), None, "nor at its end");
     assert!(rig.state.tokens().unwrap().renewable, "nothing is deleted");
 }
 
@@ -514,11 +521,117 @@ fn sc_03_a_grant_without_a_refresh_token_is_never_renewed_and_its_end_is_told() 
 }
 
 #[test]
-fn a_clock_that_jumps_ahead_makes_it_due() {
+fn the_end_of_the_access_token_of_a_refused_grant_is_an_event_of_its_own() {
+    for probes in [0, 1] {
+        let mut rig = Rig::signed_in();
+        rig.policy.recheck_at_expiry = false;
+        rig.policy.probes = probes;
+        rig.policy.probe_every = Millis::mins(60);
+        let attempt = rig.begin();
+        rig.fails(attempt, invalid_grant());
+        let facts = rig.facts.len();
+        assert!(rig.wait().is_empty());
+        assert_eq!(rig.now.wall, rig.state.tokens().unwrap().expires_at);
+        assert_eq!((rig.state.name(), rig.facts.len()), ("refused", facts + 1));
+        let next = deadline(&rig.state, rig.now).map(|next| next.reason);
+        let probe = (probes > 0).then_some(crate::deadline::Reason::RecheckGrant);
+        assert_eq!(next, probe);
+    }
+}
+
+#[test]
+fn a_refused_grant_whose_token_the_server_refuses_has_ended() {
     let mut rig = Rig::signed_in();
-    assert!(rig.feed(Event::Due).is_empty());
-    rig.now.wall.0 += HOUR;
+    rig.policy.recheck_at_expiry = false;
+    let attempt = rig.begin();
+    rig.fails(attempt, invalid_grant());
+    let generation = rig.generation();
+    assert!(rig.feed(Event::TokenRefused { generation }).is_empty());
+    assert!(!rig.state.tokens().unwrap().good(rig.now.wall));
+    assert_eq!(deadline(&rig.state, rig.now), None);
+}
+
+#[test]
+fn a_grant_that_is_refused_after_a_sleep_through_its_window_says_so() {
+    let mut rig = Rig::signed_in();
+    rig.sleep(2 * 3_600_000);
+    let slept = rig.slept.unwrap().to_string();
+    rig.feed(Event::Due);
+    // Waking up again and again meanwhile changes nothing in that.
+    let attempt = rig.turn();
+    rig.fails(attempt, temporary());
+    rig.sleep(60_000);
+    let attempt = rig.begin();
+    assert!(told(&rig.fails(attempt, invalid_grant())));
+    let message = &rig.state.fault().unwrap().message;
+    assert_eq!(
+        *message,
+        format!("{slept}, renewal window missed; as it is")
+    );
+    // Nor is it said twice, nor of the next set of tokens.
+    rig.feed(Event::Reload);
+    let attempt = rig.turn();
+    rig.fails(attempt, invalid_grant());
+    let again = &rig.state.fault().unwrap().message;
+    assert_eq!(again.matches("asleep").count(), 1, "{again}");
+    rig.feed(Event::Reload);
+    let attempt = rig.turn();
+    rig.renewed(attempt, 2, HOUR);
+    let attempt = rig.begin();
+    rig.fails(attempt, invalid_grant());
+    assert_eq!(rig.state.fault().unwrap().message, "as it is");
+}
+
+#[test]
+fn a_sleep_that_left_time_to_renew_is_no_excuse() {
+    let mut rig = Rig::signed_in();
+    rig.sleep(HOUR.unsigned_abs() - 1);
+    rig.feed(Event::Due);
+    let attempt = rig.turn();
+    rig.fails(attempt, invalid_grant());
+    assert_eq!(rig.state.fault().unwrap().message, "as it is");
+}
+
+#[test]
+fn a_grant_that_could_not_be_renewed_and_ended_in_a_sleep_says_so() {
+    let mut rig = Rig::new();
+    let mut tokens = rig.tokens(1, HOUR);
+    tokens.renewable = false;
+    rig.feed(Event::Loaded { tokens });
+    rig.sleep(2 * 3_600_000);
+    assert!(told(&rig.feed(Event::Due)));
+    let message = &rig.state.fault().unwrap().message;
+    assert!(message.starts_with("asleep from "), "{message}");
+}
+
+#[test]
+fn a_clock_that_is_set_back_puts_no_renewal_off() {
+    let mut rig = Rig::signed_in();
+    let due = deadline(&rig.state, rig.now).unwrap();
+    let event = rig.set_back(Millis::mins(600));
+    assert!(rig.feed(event).is_empty());
+    assert_eq!(deadline(&rig.state, rig.now), Some(due));
+    let attempt = rig.begin();
+    assert_eq!(rig.now.mono, due.at);
+    rig.fails(attempt, temporary());
+    let due = deadline(&rig.state, rig.now).unwrap();
+    let event = rig.set_back(Millis::mins(600));
+    rig.feed(event);
+    assert_eq!(deadline(&rig.state, rig.now), Some(due));
+    let left = rig.state.tokens().unwrap().expires_at.0 - rig.now.wall.0;
+    assert_eq!(left, 20 * 60_000);
+}
+
+#[test]
+fn a_clock_that_is_set_ahead_leads_to_one_renewal_and_not_to_a_storm() {
+    let mut rig = Rig::signed_in();
+    rig.now.wall.0 += 30 * 24 * HOUR;
     assert_eq!(rig.feed(Event::Due).len(), 1);
+    let attempt = rig.turn();
+    rig.renewed(attempt, 2, HOUR);
+    assert!(rig.feed(Event::Due).is_empty());
+    let next = deadline(&rig.state, rig.now).unwrap();
+    assert_eq!(next.at.since(rig.now.mono), Millis::mins(40));
 }
 
 // Properties.
@@ -617,9 +730,10 @@ enum Happening {
     Loaded {
         renewable: bool,
     },
-    Interrupted,
     Wanted,
     Removed,
+    SetBack(u64),
+    Sleep(u64),
     Reload,
     TokenRefused {
         stale: bool,
@@ -630,8 +744,8 @@ enum Happening {
 
 fn happening() -> impl Strategy<Value = Happening> {
     use Happening::{
-        Accepted, Failed, Interrupted, Leased, Loaded, Pass, Rediscovered, Reload, Removed,
-        Renewed, Suspected, TokenRefused, Turn, Wait, Wanted,
+        Accepted, Failed, Leased, Loaded, Pass, Rediscovered, Reload, Removed, Renewed, SetBack,
+        Sleep, Suspected, TokenRefused, Turn, Wait, Wanted,
     };
     let failure = any_fault().prop_flat_map(|fault| {
         prop_oneof![
@@ -660,8 +774,9 @@ fn happening() -> impl Strategy<Value = Happening> {
         3 => failure.prop_map(Failed),
         1 => found.prop_map(Rediscovered),
         1 => any::<bool>().prop_map(|renewable| Loaded { renewable }),
-        1 => Just(Interrupted),
         1 => Just(Wanted),
+        1 => (1_000..7_200_000u64).prop_map(SetBack),
+        1 => (0..7_200_000u64).prop_map(Sleep),
         1 => Just(Removed),
         1 => Just(Reload),
         1 => any::<bool>().prop_map(|stale| TokenRefused { stale }),
@@ -706,12 +821,14 @@ impl Rig {
                 tokens.renewable = renewable;
                 Event::Loaded { tokens }
             }
-            Happening::Interrupted => Event::Interrupted {
-                tokens: self.tokens(held + 1, HOUR),
-            },
             Happening::Wanted => Event::Wanted {
                 generation: GrantGeneration(held + 1),
             },
+            Happening::SetBack(millis) => self.set_back(Millis(millis)),
+            Happening::Sleep(millis) => {
+                self.sleep(millis);
+                Event::Due
+            }
             Happening::Removed => Event::Removed,
             Happening::Reload => Event::Reload,
             Happening::TokenRefused { stale } => Event::TokenRefused {
@@ -757,7 +874,7 @@ proptest! {
             let wakes = deadline(&rig.state, rig.now).is_some();
             let waits_for_a_person = matches!(
                 rig.state,
-                State::None | State::Refused { recheck: Recheck::Never, .. }
+                State::None | State::Refused { recheck: Recheck::Never, ended: true, .. }
             );
             prop_assert_eq!(wakes, !waits_for_a_person);
         }

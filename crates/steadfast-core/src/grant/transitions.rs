@@ -1,6 +1,8 @@
 //! The transitions of a grant: what each event does in each state. What an outcome of a renewal means is
-//! in [`outcomes`], what the server says of an access token in [`verdicts`].
+//! in [`outcomes`], what the server says of an access token in [`verdicts`], what sleep and a clock that was set
+//! change in [`clocks`].
 
+mod clocks;
 mod outcomes;
 mod verdicts;
 
@@ -17,10 +19,10 @@ use crate::step::Outcome;
 pub fn step(state: State, event: Event, cx: &Context<'_>) -> Step {
     match event {
         Event::Loaded { tokens } => loaded(state, tokens, cx),
-        Event::Interrupted { tokens } => interrupted(state, tokens, cx),
         Event::Wanted { generation } => wanted(state, generation, cx),
         Event::Removed => removed(state, cx),
         Event::Due => due(state, cx),
+        Event::ClockSetBack { by } => clocks::set_back(state, by, cx),
         Event::Reload => reload(state, cx),
         Event::Turn { generation } => turn(state, generation, cx),
         Event::Leased { until } => leased(state, until, cx),
@@ -51,9 +53,12 @@ pub fn deadline(state: &State, now: Now) -> Option<Deadline> {
             Some(at(*due, Reason::RetryRenewal))
         }
         State::Refused {
-            tokens, recheck, ..
+            tokens,
+            ended,
+            recheck,
+            ..
         } => match recheck {
-            Recheck::Never => None,
+            Recheck::Never => (!ended).then(|| at_wall(tokens.expires_at, Reason::GrantEnds)),
             Recheck::AtExpiry => Some(at_wall(tokens.expires_at, Reason::RecheckGrant)),
             Recheck::Probe { due } => Some(at(*due, Reason::RecheckGrant)),
         },
@@ -170,6 +175,8 @@ fn ended(tokens: Tokens, strikes: Strikes, actions: Vec<Action>, cx: &Context<'_
         Kind::SignInRequired,
         "the grant has ended, and there is no refresh token to renew it with",
     );
+    let strikes = clocks::with_missed_window(strikes, &tokens, cx);
+    let fault = clocks::told(fault, &strikes);
     let never = refusal(tokens, strikes, fault, Recheck::Never, cx);
     give_up(never, actions, "it has ended", cx)
 }
@@ -183,6 +190,7 @@ fn refusal(
     cx: &Context<'_>,
 ) -> State {
     State::Refused {
+        ended: !tokens.good(cx.now.wall),
         tokens,
         fault,
         at: cx.now.wall,
@@ -206,29 +214,13 @@ fn due_now(
 ) -> (State, Action) {
     let generation = tokens.generation;
     let state = State::Due {
+        strikes: clocks::with_missed_window(strikes, &tokens, cx),
         tokens,
         since: cx.now.wall,
         ask_again: cx.now.mono + cx.policy.attempt_limit,
-        strikes,
         fault,
     };
     (state, Action::AwaitTurn { generation })
-}
-
-/// A renewal left before this daemon began, and nobody knows what became of it. The refresh token is
-/// presented once more: if it was spent, the provider says so (architecture, grants 1).
-fn interrupted(state: State, tokens: Tokens, cx: &Context<'_>) -> Step {
-    if is_older(&state, tokens.generation) {
-        return ignored(state, "not newer than what is held", Vec::new(), cx);
-    }
-    let fault = Fault::new(
-        Kind::RenewalOutcomeLost,
-        "a renewal was interrupted, and its answer was not observed",
-    );
-    let generation = tokens.generation;
-    let (state, action) = due_now(tokens, Strikes::default(), Some(fault), cx);
-    let actions = vec![Action::Use { generation }, action];
-    enter(state, actions, "a renewal was interrupted", cx)
 }
 
 /// The first token of a client that asks for itself comes by the way of all renewals, so that it is asked for once,
@@ -288,6 +280,10 @@ fn due(state: State, cx: &Context<'_>) -> Step {
             ..
         } => again(tokens, strikes, Some(fault), "tried again", cx),
         State::Refused {
+            recheck: Recheck::Never,
+            ..
+        } => gone(state, cx),
+        State::Refused {
             tokens,
             fault,
             recheck,
@@ -299,6 +295,27 @@ fn due(state: State, cx: &Context<'_>) -> Step {
         }
         State::Unrenewable { tokens } => ended(tokens, Strikes::default(), Vec::new(), cx),
     }
+}
+
+/// The access token of a refused grant is good no more: nothing works from now on, and nobody need call to find out.
+fn gone(mut state: State, cx: &Context<'_>) -> Step {
+    if let State::Refused {
+        tokens,
+        fault,
+        ended,
+        recheck,
+        strikes,
+        ..
+    } = &mut state
+    {
+        tokens.expires_at = tokens.expires_at.min(cx.now.wall);
+        *ended = true;
+        // A client that is not known does not heal.
+        let heals = fault.kind == Kind::GrantRefused;
+        let probe = outcomes::probe(strikes, cx).filter(|_| heals);
+        *recheck = probe.unwrap_or(Recheck::Never);
+    }
+    enter(state, Vec::new(), "its access token has ended", cx)
 }
 
 fn again(

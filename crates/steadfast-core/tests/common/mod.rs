@@ -230,12 +230,14 @@ machine!(
         now: moment.clocks(),
         jitter: moment.jitter,
         attempt: moment.attempt,
+        slept: None,
         policy,
     },
     |state, _| match state {
         grant::State::None
         | grant::State::Refused {
             recheck: grant::Recheck::Never,
+            ended: true,
             ..
         } => true,
         grant::State::Valid { .. }

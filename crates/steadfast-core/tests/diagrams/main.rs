@@ -626,6 +626,7 @@ fn grant_states() -> Vec<page::Drawn<grant::State>> {
         tokens: held(life),
         fault: fault(Kind::GrantRefused),
         at: wall(),
+        ended: life <= 0 && recheck != Recheck::AtExpiry,
         recheck,
         strikes,
     };
@@ -679,6 +680,17 @@ fn grant_states() -> Vec<page::Drawn<grant::State>> {
             "the access token has expired",
             refused(0, Recheck::AtExpiry),
         ),
+        drawn(
+            "the access token has just ended",
+            State::Refused {
+                tokens: held(0),
+                fault: fault(),
+                at: wall(),
+                ended: false,
+                recheck: Recheck::Never,
+                strikes,
+            },
+        ),
         drawn("a probe is left", refused(0, Recheck::Probe { due: NOW })),
         drawn("no try is left", refused(0, Recheck::Never)),
         drawn(
@@ -711,12 +723,6 @@ fn diagram_of_grant() {
             loaded(3_600_000, false),
         ),
         (
-            "a renewal was interrupted",
-            Event::Interrupted {
-                tokens: tokens(3, 0, true),
-            },
-        ),
-        (
             "the client asks for itself",
             Event::Wanted {
                 generation: GrantGeneration(3),
@@ -724,6 +730,12 @@ fn diagram_of_grant() {
         ),
         ("removed", Event::Removed),
         ("due", Event::Due),
+        (
+            "the clock was set back",
+            Event::ClockSetBack {
+                by: Millis::mins(60),
+            },
+        ),
         ("reload", Event::Reload),
         ("its turn", Event::Turn { generation }),
         (
@@ -777,7 +789,7 @@ fn diagram_of_grant() {
             Event::TokenAccepted { generation },
         ),
     ];
-    all_of!(Event: Loaded | Interrupted | Wanted | Removed | Due | Reload | Turn | Leased | Renewed | Failed | Rediscovered | TokenRefused | Suspected | TokenAccepted, events.iter().map(|(_, event)| event));
+    all_of!(Event: Loaded | Wanted | Removed | Due | ClockSetBack | Reload | Turn | Leased | Renewed | Failed | Rediscovered | TokenRefused | Suspected | TokenAccepted, events.iter().map(|(_, event)| event));
     all_of!(State: None | Valid | Due | Renewing | Delayed | Suspect | Refused | Unrenewable, states.iter().map(|state| &state.it));
     let page = article::<Grant>(&states, &events, &Default::default());
     compare("grant", &page);

@@ -5,10 +5,12 @@ use super::super::{
     Action, Context, Failure, Found, Recheck, SCOPE_NARROWED, Stage, State, Step, Strikes, Tokens,
 };
 use super::{
-    again, enter, give_up, hold, ignored, is_fresh, is_older, refusal, renewing, spent, wait,
+    again, clocks, enter, give_up, hold, ignored, is_fresh, is_older, refusal, renewing, spent,
+    wait,
 };
 use crate::fault::{Fault, Kind, Verdict};
 use crate::identity::AttemptId;
+use crate::now::Millis;
 
 /// The tokens and strikes of the renewal that this attempt is; nothing for a stale one.
 fn ours(state: &State, attempt: AttemptId) -> Option<(Tokens, Strikes, Stage)> {
@@ -111,17 +113,31 @@ fn delayed(tokens: Tokens, strikes: Strikes, fault: Fault, cx: &Context<'_>) -> 
 /// Only a structured refusal comes here. Nothing is deleted, and a token that is still good stays in use
 /// (architecture, grants 5).
 fn refused(tokens: Tokens, strikes: Strikes, fault: Fault, cx: &Context<'_>) -> Step {
-    let recheck = if tokens.good(cx.now.wall) && cx.policy.recheck_at_expiry {
-        Recheck::AtExpiry
-    } else if strikes.probed < cx.policy.probes {
-        Recheck::Probe {
-            due: cx.now.mono + cx.policy.probe_every.max(cx.policy.retry_first),
-        }
-    } else {
-        Recheck::Never
+    let is_good = tokens.good(cx.now.wall);
+    let recheck = match probe(&strikes, cx) {
+        _ if is_good && cx.policy.recheck_at_expiry => Recheck::AtExpiry,
+        // The end of the access token comes first, and is an event of its own.
+        Some(_) if is_good && ends_before(&tokens, probe_after(cx), cx) => Recheck::Never,
+        Some(probe) => probe,
+        None => Recheck::Never,
     };
+    let fault = clocks::told(fault, &strikes);
     let refused = refusal(tokens, strikes, fault, recheck, cx);
     give_up(refused, vec![Action::LetGo], "refused", cx)
+}
+
+/// The next probe, where one is left.
+pub(super) fn probe(strikes: &Strikes, cx: &Context<'_>) -> Option<Recheck> {
+    let due = cx.now.mono + probe_after(cx);
+    (strikes.probed < cx.policy.probes).then_some(Recheck::Probe { due })
+}
+
+fn probe_after(cx: &Context<'_>) -> Millis {
+    cx.policy.probe_every.max(cx.policy.retry_first)
+}
+
+fn ends_before(tokens: &Tokens, wait: Millis, cx: &Context<'_>) -> bool {
+    tokens.expires_at.0 < cx.now.wall.0.saturating_add_unsigned(wait.0)
 }
 
 /// The registration is gone. A refresh token belongs to the client that it was issued to (RFC 6749 section 6), so

@@ -1,7 +1,7 @@
 //! What the server of a grant says of its access token, by refusing or taking it.
 
 use super::super::{Context, Recheck, State, Step, Strikes};
-use super::{again, ended, enter, ignored, is_fresh, outcomes, spent};
+use super::{again, ended, enter, gone, ignored, is_fresh, outcomes, spent};
 use crate::fault::{Fault, Kind};
 use crate::identity::GrantGeneration;
 
@@ -31,6 +31,7 @@ pub(super) fn token_refused(state: State, generation: GrantGeneration, cx: &Cont
             "the token is refused",
             cx,
         ),
+        State::Refused { ended: false, .. } => gone(state, cx),
         State::Delayed {
             ref tokens,
             ref fault,
