@@ -1,6 +1,11 @@
-//! The wall clock, for records. Delays use tokio's clock.
+//! The wall clock, for records; the other one, for what is good for a while. Delays use tokio's clock.
 
-use steadfast_core::Wall;
+use steadfast_core::{Mono, Wall};
+
+/// Now, on the clock that nobody sets.
+pub(crate) fn mono() -> Mono {
+    steadfast::clock::mono()
+}
 
 /// Now, for people.
 pub(crate) fn timestamp() -> jiff::Timestamp {

@@ -1,22 +1,43 @@
 //! Which agent a request comes from: its credential decides, on every request.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use parking_lot::RwLock;
-use steadfast_core::{AgentName, code};
+use steadfast_core::{AgentName, Millis, Mono, code};
 use steadfast_store::KeyHash;
 
 use crate::body::Body;
 use crate::problem::{INVALID_REQUEST, Problem};
 
+/// How long a key is good without another look at the store: another daemon on it may have made a new one.
+const FRESH: Millis = Millis::secs(1);
+
 /// The agents by the hash of their keys. Lookups by a hash tell nothing about the key.
 #[derive(Debug, Default)]
 pub(crate) struct Credentials {
-    by_key: RwLock<HashMap<[u8; 32], AgentName>>,
+    by_key: RwLock<HashMap<[u8; 32], Known>>,
     /// Who a request without a credential is.
     anonymous: Option<AgentName>,
+}
+
+/// A key that the store had when it was looked at last.
+#[derive(Debug)]
+struct Known {
+    agent: AgentName,
+    /// When that was.
+    seen: AtomicU64,
+}
+
+/// What a request shows of its agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// This is who it is.
+    Agent(AgentName),
+    /// A key that the store must be asked about. The agent is whose it was, if it is known.
+    Key(KeyHash, Option<AgentName>),
 }
 
 /// Why a request comes from nobody.
@@ -37,27 +58,60 @@ impl Credentials {
         }
     }
 
-    /// Gives an agent its key; the one before is worth nothing from now on.
-    pub(crate) fn set(&self, agent: &AgentName, key: Option<KeyHash>) {
+    /// Gives an agent its key; the one before is worth nothing from now on. Whether that is news.
+    pub(crate) fn set(&self, agent: &AgentName, key: Option<KeyHash>, now: Mono) -> bool {
         let mut by_key = self.by_key.write();
-        by_key.retain(|_, owner| owner != agent);
-        if let Some(key) = key {
-            by_key.insert(key.0, agent.clone());
+        let before = by_key.len();
+        by_key.retain(|hash, known| known.agent != *agent || key.is_some_and(|key| key.0 == *hash));
+        let had_another = by_key.len() < before;
+        let Some(key) = key else {
+            return had_another;
+        };
+        let seen = AtomicU64::new(now.0);
+        let agent = agent.clone();
+        by_key.insert(key.0, Known { agent, seen }).is_none()
+    }
+
+    /// The store still has this key: it is good for a while.
+    pub(crate) fn saw(&self, key: KeyHash, now: Mono) {
+        if let Some(known) = self.by_key.read().get(&key.0) {
+            known.seen.store(now.0, Ordering::Relaxed);
         }
     }
 
-    /// Who sent this.
-    pub(crate) fn agent(&self, headers: &HeaderMap) -> Result<AgentName, Refused> {
+    /// Whose a key was when it was seen last.
+    pub(crate) fn owner(&self, key: KeyHash) -> Option<AgentName> {
+        let by_key = self.by_key.read();
+        by_key.get(&key.0).map(|known| known.agent.clone())
+    }
+
+    /// Who sent this, as far as it is known without the store.
+    pub(crate) fn shown(&self, headers: &HeaderMap, now: Mono) -> Result<Shown, Refused> {
         let Some(value) = headers.get(AUTHORIZATION) else {
-            return self.anonymous.clone().ok_or(Refused::Missing);
+            let anonymous = self.anonymous.clone().ok_or(Refused::Missing)?;
+            return Ok(Shown::Agent(anonymous));
         };
         let key = bearer(value).ok_or(Refused::Unknown)?;
         let hash = KeyHash::of(key);
-        self.by_key
-            .read()
-            .get(&hash.0)
-            .cloned()
-            .ok_or(Refused::Unknown)
+        let by_key = self.by_key.read();
+        let Some(known) = by_key.get(&hash.0) else {
+            return Ok(Shown::Key(hash, None));
+        };
+        let agent = known.agent.clone();
+        let seen = Mono(known.seen.load(Ordering::Relaxed));
+        if now.since(seen) < FRESH {
+            Ok(Shown::Agent(agent))
+        } else {
+            Ok(Shown::Key(hash, Some(agent)))
+        }
+    }
+
+    /// Whose a credential is by what was seen last, however long ago.
+    pub(crate) fn known(&self, headers: &HeaderMap) -> Result<AgentName, Refused> {
+        match self.shown(headers, Mono(0))? {
+            Shown::Agent(agent) | Shown::Key(_, Some(agent)) => Ok(agent),
+            Shown::Key(_, None) => Err(Refused::Unknown),
+        }
     }
 }
 
@@ -105,43 +159,55 @@ mod tests {
         let credentials = Credentials::new(None);
         let (key, hash) = make_key().unwrap();
         let agent = AgentName::from("support");
-        credentials.set(&agent, Some(hash));
+        let now = Mono(5_000);
+        assert!(credentials.set(&agent, Some(hash), now));
+        assert!(!credentials.set(&agent, Some(hash), now));
         let header = format!("Bearer {}", key.reveal());
-        assert_eq!(credentials.agent(&with(&header)), Ok(agent.clone()));
-        assert_eq!(
-            credentials.agent(&with(&header.replace("Bearer", "bEARER"))),
-            Ok(agent.clone())
-        );
-        assert_eq!(
-            credentials.agent(&with("Bearer sfk_x")),
-            Err(Refused::Unknown)
-        );
-        assert_eq!(
-            credentials.agent(&with(key.reveal())),
-            Err(Refused::Unknown)
-        );
-        assert_eq!(credentials.agent(&HeaderMap::new()), Err(Refused::Missing));
+        for spelled in [header.clone(), header.replace("Bearer", "bEARER")] {
+            let shown = credentials.shown(&with(&spelled), now);
+            assert_eq!(shown, Ok(Shown::Agent(agent.clone())));
+        }
+        let strange = credentials.shown(&with("Bearer sfk_x"), now);
+        assert_eq!(strange, Ok(Shown::Key(KeyHash::of("sfk_x"), None)));
+        for (headers, refused) in [
+            (with(key.reveal()), Refused::Unknown),
+            (HeaderMap::new(), Refused::Missing),
+        ] {
+            assert_eq!(credentials.shown(&headers, now), Err(refused));
+            assert_eq!(credentials.known(&headers), Err(refused));
+        }
 
         let (_, second) = make_key().unwrap();
-        credentials.set(&agent, Some(second));
-        assert_eq!(credentials.agent(&with(&header)), Err(Refused::Unknown));
+        assert!(credentials.set(&agent, Some(second), now));
+        let replaced = credentials.shown(&with(&header), now);
+        assert_eq!(replaced, Ok(Shown::Key(hash, None)));
+        assert_eq!(credentials.known(&with(&header)), Err(Refused::Unknown));
+        assert!(credentials.set(&agent, None, now));
+    }
+
+    #[test]
+    fn a_key_that_was_seen_long_ago_is_looked_up_again() {
+        let credentials = Credentials::new(None);
+        let (key, hash) = make_key().unwrap();
+        let agent = AgentName::from("support");
+        credentials.set(&agent, Some(hash), Mono(5_000));
+        let headers = with(&format!("Bearer {}", key.reveal()));
+        let doubtful = Ok(Shown::Key(hash, Some(agent.clone())));
+        assert_eq!(credentials.shown(&headers, Mono(6_000)), doubtful);
+        assert_eq!(credentials.known(&headers), Ok(agent.clone()));
+        credentials.saw(hash, Mono(6_000));
+        let shown = credentials.shown(&headers, Mono(6_999));
+        assert_eq!(shown, Ok(Shown::Agent(agent)));
     }
 
     #[test]
     fn the_anonymous_agent_is_only_for_requests_without_a_credential() {
         let credentials = Credentials::new(Some(AgentName::from("dev")));
-        assert_eq!(
-            credentials.agent(&HeaderMap::new()),
-            Ok(AgentName::from("dev"))
-        );
-        assert_eq!(
-            credentials.agent(&with("Bearer wrong")),
-            Err(Refused::Unknown)
-        );
-        assert_eq!(
-            credentials.agent(&with("Basic ZGV2")),
-            Err(Refused::Unknown)
-        );
+        let dev = Ok(AgentName::from("dev"));
+        assert_eq!(credentials.known(&HeaderMap::new()), dev);
+        for wrong in ["Bearer wrong", "Basic ZGV2"] {
+            assert_eq!(credentials.known(&with(wrong)), Err(Refused::Unknown));
+        }
     }
 
     #[test]

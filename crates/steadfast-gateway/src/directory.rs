@@ -4,16 +4,19 @@
 
 use std::sync::Arc;
 
+use http::HeaderMap;
 use steadfast::{Keeper, config};
 use steadfast_core::code::{self, Code};
 use steadfast_core::merged::names;
 use steadfast_core::{AgentName, ServerName};
-use steadfast_store::{AgentKey, AgentRecord, ServerRecord, SharedRecords, Source, make_key};
+use steadfast_store::{
+    AgentKey, AgentRecord, KeyHash, ServerRecord, SharedRecords, Source, make_key,
+};
 use tokio::sync::Mutex;
 
 use crate::agents::listening::ListeningStreams;
 use crate::clock;
-use crate::credential::Credentials;
+use crate::credential::{Credentials, Refused, Shown};
 
 /// Agents and servers. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -110,10 +113,11 @@ impl Directory {
         for record in self.records.agents().await? {
             let agent = serde_json::from_value(record.config)
                 .map_err(|error| bad_record("agent", record.name.as_str(), &error))?;
-            self.credentials.set(&record.name, record.key);
+            self.credentials
+                .set(&record.name, record.key, clock::mono());
             self.keeper.put_agent(record.name, agent).await?;
         }
-        Ok(())
+        Ok(self.keeper.forget_leftovers().await?)
     }
 
     /// All agents.
@@ -175,7 +179,7 @@ impl Directory {
         let before = self.agent(name).await?;
         writable(source, before.source, "agent", name)?;
         self.records.remove_agent(&before.name).await?;
-        self.credentials.set(&before.name, None);
+        self.credentials.set(&before.name, None, clock::mono());
         self.keeper.remove_agent(&before.name).await;
         Ok(())
     }
@@ -189,10 +193,64 @@ impl Directory {
         if !self.records.set_agent_key(&name, hash).await? {
             return Err(Error::NotFound("agent", name.as_str().to_owned()));
         }
-        self.credentials.set(&name, Some(hash));
+        self.credentials.set(&name, Some(hash), clock::mono());
         // Before anybody knows the new key: no stream that it opens can be among them.
         self.listening.end_of(&name);
         Ok(key)
+    }
+
+    /// Whose request this is. Another daemon on the same store may have made the key, or a newer one.
+    pub(crate) async fn agent_of(&self, headers: &HeaderMap) -> Result<AgentName, Refused> {
+        match self.credentials.shown(headers, clock::mono())? {
+            Shown::Agent(agent) => Ok(agent),
+            Shown::Key(key, agent) => self.looked_up(key, agent).await,
+        }
+    }
+
+    async fn looked_up(
+        &self,
+        key: KeyHash,
+        known: Option<AgentName>,
+    ) -> Result<AgentName, Refused> {
+        let unchanged = match (self.records.agent_by_key(&key).await, &known) {
+            (Ok(None), None) => return Err(Refused::Unknown),
+            (Ok(found), _) => found.is_some_and(|found| Some(&found.name) == known.as_ref()),
+            (Err(error), _) => {
+                // A store that does not answer changes nothing in who is who.
+                tracing::warn!(%error, "the key of an agent cannot be looked up");
+                return known.ok_or(Refused::Unknown);
+            }
+        };
+        if let (true, Some(agent)) = (unchanged, known) {
+            self.credentials.saw(key, clock::mono());
+            return Ok(agent);
+        }
+        self.take_over(key).await
+    }
+
+    /// What another daemon wrote counts here, too. Looked at again while nobody changes anything here.
+    async fn take_over(&self, key: KeyHash) -> Result<AgentName, Refused> {
+        let _one = self.changing.lock().await;
+        let take = |agent: &AgentName, key| {
+            if self.credentials.set(agent, key, clock::mono()) {
+                self.listening.end_of(agent);
+            }
+        };
+        let found = self.records.agent_by_key(&key).await;
+        match found.map_err(|_| Refused::Unknown)? {
+            Some(record) => {
+                take(&record.name, record.key);
+                Ok(record.name)
+            }
+            None => {
+                if let Some(agent) = self.credentials.owner(key) {
+                    let record = self.records.agent(&agent).await;
+                    let record = record.map_err(|_| Refused::Unknown)?;
+                    take(&agent, record.and_then(|record| record.key));
+                }
+                Err(Refused::Unknown)
+            }
+        }
     }
 
     /// All servers.

@@ -36,7 +36,7 @@ pub(crate) fn is_ours(path: &str) -> bool {
 pub(crate) async fn serve(gate: &Arc<Gate>, request: Request<Incoming>) -> Response<Body> {
     let (head, body) = request.into_parts();
     let headers = &head.headers;
-    let agent = match gate.directory.credentials.agent(headers) {
+    let agent = match gate.directory.agent_of(headers).await {
         Ok(agent) => agent,
         Err(refused) => return refused.response(),
     };
@@ -71,7 +71,7 @@ fn still_known(
     headers: &HeaderMap,
     response: Response<Body>,
 ) -> Response<Body> {
-    match gate.directory.credentials.agent(headers) {
+    match gate.directory.credentials.known(headers) {
         Ok(agent) if agent == caller.agent => response,
         Ok(_) => Refused::Unknown.response(),
         Err(refused) => refused.response(),
