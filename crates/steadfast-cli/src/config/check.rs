@@ -45,6 +45,7 @@ pub(super) fn check(file: &File, tree: &Tree<'_>, listen: Option<SocketAddr>) ->
     checker.network(file);
     checker.store(file);
     checker.delays(file);
+    checker.renewal(file);
     if let Some(webhook) = &file.notify.webhook {
         checker.web_address(&["notify", "webhook"], webhook);
     }
@@ -193,6 +194,48 @@ impl Checker<'_, '_> {
         }
         if file.limits.max_message.0 == 0 {
             self.refuse(&["limits", "max_message"], "must be larger than zero");
+        }
+    }
+
+    /// A renewal that is never due, or always, is as good as none.
+    fn renewal(&mut self, file: &File) {
+        let renewal = &file.renewal;
+        for (key, span) in [
+            ("window", renewal.window),
+            ("assumed_lifetime", renewal.assumed_lifetime),
+            ("check_every", renewal.check_every),
+            ("retry_first", renewal.retry_first),
+            ("retry_max", renewal.retry_max),
+        ] {
+            if span == Span::default() {
+                self.refuse(&["renewal", key], "must be longer than zero");
+            }
+        }
+        for (key, number) in [
+            ("per_issuer_concurrency", renewal.per_issuer_concurrency),
+            ("refused_after", renewal.refused_after),
+            ("fresh_token_refusals", renewal.fresh_token_refusals),
+        ] {
+            if number == 0 {
+                self.refuse(&["renewal", key], "must be at least 1");
+            }
+        }
+        if renewal.probes > 0 && renewal.probe_every == Span::default() {
+            let why = "must be longer than zero where there are probes";
+            self.refuse(&["renewal", "probe_every"], why);
+        }
+        if renewal.retry_max < renewal.retry_first {
+            let (max, first) = (renewal.retry_max, renewal.retry_first);
+            let why = format!("is {max}, less than renewal.retry_first, which is {first}");
+            self.refuse(&["renewal", "retry_max"], why);
+        }
+        if renewal.lease < Span::secs(1) {
+            let why = "must be at least 1s: a renewal has half of it for each request";
+            self.refuse(&["renewal", "lease"], why);
+        }
+        if file.sign_in.attempt_lifetime == Span::default() {
+            let why = "must be longer than zero, or nobody can sign in";
+            self.refuse(&["sign_in", "attempt_lifetime"], why);
         }
     }
 

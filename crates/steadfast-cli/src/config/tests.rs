@@ -285,3 +285,54 @@ fn settings_that_wait_for_a_restart_are_named() {
         ["gateway", "retry"]
     );
 }
+
+#[test]
+fn a_renewal_that_could_never_work_is_refused() {
+    for (text, named) in [
+        (
+            "[renewal]\nassumed_lifetime = \"0s\"",
+            "renewal.assumed_lifetime: must be longer than zero",
+        ),
+        ("[renewal]\nwindow = \"0\"", "renewal.window"),
+        ("[renewal]\ncheck_every = \"0ms\"", "renewal.check_every"),
+        (
+            "[renewal]\nretry_first = \"10m\"",
+            "renewal.retry_max: is 5m, less than renewal.retry_first",
+        ),
+        (
+            "[renewal]\nlease = \"500ms\"",
+            "renewal.lease: must be at least 1s",
+        ),
+        (
+            "[renewal]\nper_issuer_concurrency = 0",
+            "renewal.per_issuer_concurrency: must be at least 1",
+        ),
+        (
+            "[renewal]\nfresh_token_refusals = 0",
+            "renewal.fresh_token_refusals",
+        ),
+        ("[renewal]\nrefused_after = 0", "renewal.refused_after"),
+        (
+            "[renewal]\nprobes = 1\nprobe_every = \"0s\"",
+            "renewal.probe_every",
+        ),
+        (
+            "[sign_in]\nattempt_lifetime = \"0s\"",
+            "sign_in.attempt_lifetime",
+        ),
+    ] {
+        let said = error(text);
+        assert!(
+            said.starts_with("SF0002 ") && said.contains(named),
+            "{said}"
+        );
+    }
+    // What is switched off by a zero.
+    for text in [
+        "probe_every = \"0s\"",
+        "fresh_token_window = \"0s\"",
+        "probes = 0",
+    ] {
+        assert!(read(&format!("[renewal]\n{text}")).is_ok(), "{text}");
+    }
+}
