@@ -143,6 +143,8 @@ codes! {
     STORE_DAMAGED = 52 "store_damaged" Person "Nothing was changed. Restore the file from a backup, or move it away to start empty on purpose.";
     /// The key of the vault is missing, or is another one.
     VAULT_KEY = 53 "vault_key" Person "Bring back the key that sealed the store: STEADFAST_KEY, or vault.key in the data directory.";
+    /// Somebody else holds a lease for longer than we wait.
+    LEASE_HELD = 54 "lease_held" RetryAfter "Try again in a minute: the message names the lease, and which daemon on the same store holds it.";
 
     // What an agent or a browser sends.
     /// The Host header is not one of ours.

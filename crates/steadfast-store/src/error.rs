@@ -26,6 +26,8 @@ pub enum Problem {
     Conflict,
     /// The disk did not say whether it keeps a change.
     Unconfirmed,
+    /// Somebody else holds a lease for longer than we wait.
+    Leased,
     /// It has been closed.
     Closed,
     /// The key of the vault is missing, is not the one that sealed the store, or cannot be read.
@@ -47,6 +49,7 @@ impl Problem {
             | Self::Closed => code::STORE_UNAVAILABLE,
             Self::Foreign | Self::Damaged | Self::Newer | Self::Tampered => code::STORE_DAMAGED,
             Self::Conflict => code::CONFLICT,
+            Self::Leased => code::LEASE_HELD,
             Self::Key => code::VAULT_KEY,
         }
     }
@@ -77,6 +80,9 @@ impl Problem {
             Self::Conflict => "Nothing was changed. Make a new key for one of the two agents.",
             Self::Unconfirmed => {
                 "Check the disk. The change may or may not be there after a loss of power."
+            }
+            Self::Leased => {
+                "Nothing was changed. Try again: whoever holds it lets go of it, or it ends by itself."
             }
             Self::Closed => "Steadfast is shutting down; start it again.",
             Self::Key => {

@@ -92,6 +92,8 @@ pub trait Notices: Send + Sync + fmt::Debug {
         number: u64,
         telling: &Telling,
     ) -> Result<bool, Error>;
+    /// Forgets the notice of a connection, open or cleared, with what was told of it. Whether there was one.
+    async fn remove_notice(&self, agent: &AgentName, server: &ServerName) -> Result<bool, Error>;
     /// Forgets those that were cleared before `before`. How many.
     async fn remove_cleared_notices(&self, before: Wall) -> Result<u64, Error>;
 }

@@ -71,6 +71,8 @@ pub trait SignIns: Send + Sync + fmt::Debug {
     /// Takes the attempt with this hash of its `state`: of several who try, one gets it, and nobody afterwards.
     /// Whether it is over is up to the taker.
     async fn take_sign_in(&self, state_hash: &IdHash) -> Result<Option<SignInRecord>, Error>;
+    /// Forgets the attempt of a connection. Whether there was one.
+    async fn remove_sign_in(&self, agent: &AgentName, server: &ServerName) -> Result<bool, Error>;
     /// Takes all attempts that ended before `before` without a callback.
     async fn take_expired_sign_ins(&self, before: Wall) -> Result<Vec<SignInRecord>, Error>;
 }

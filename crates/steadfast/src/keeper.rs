@@ -1,13 +1,17 @@
 //! All links, kept in step with the configuration.
 
 mod consent;
+mod housekeeping;
 mod isolated;
+mod leaving;
 mod links;
+mod looking;
 mod notices;
 mod operations;
 mod shared;
 mod telling;
 mod vault;
+mod waking;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -16,7 +20,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use steadfast_core::sleep::Slept;
 use steadfast_core::{AgentName, Fault, Kind, ServerName};
 use steadfast_store::{Error, SharedRecords, SharedStore, Vault};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
@@ -25,9 +28,10 @@ use tokio::task::JoinHandle;
 use crate::catalog::Catalog;
 use crate::clock;
 use crate::config;
+use crate::configured::Configured;
 use crate::drive::{self, Input};
 use crate::fleet::Fleet;
-use crate::grants::{self, Credential, Grants, Want};
+use crate::grants::{self, Credential, Grants, Owner, Want};
 use crate::handle::CallHandle;
 use crate::link::{Link, Remembered};
 use crate::operations::Ledger;
@@ -72,8 +76,6 @@ pub trait Listener: Send + Sync + std::fmt::Debug {
     fn is_listened_to(&self, link: &Link) -> bool;
 }
 
-type Key = (AgentName, ServerName);
-
 #[derive(Debug)]
 struct Kept {
     link: Arc<Link>,
@@ -89,9 +91,8 @@ struct Inner {
     secrets: Arc<Secrets>,
     ledger: Arc<Ledger>,
     links_of_notices: Arc<Links>,
-    agents: Mutex<BTreeMap<AgentName, config::Agent>>,
-    servers: grants::Servers,
-    links: RwLock<BTreeMap<Key, Kept>>,
+    configured: Arc<Configured>,
+    links: RwLock<BTreeMap<Owner, Kept>>,
     /// Those that serve one conversation only.
     isolated: Mutex<Vec<Weak<Link>>>,
     /// The last RPC id of any link: a server that many agents share never sees one twice.
@@ -101,19 +102,6 @@ struct Inner {
     /// Held while links are brought in step with the configuration.
     configuring: tokio::sync::Mutex<()>,
     background: Mutex<Vec<JoinHandle<()>>>,
-}
-
-impl Inner {
-    /// One event for all links, however many there are (OP-01).
-    fn woke(&self, slept: Slept) {
-        tracing::info!(slept_ms = slept.length.0, "the machine slept");
-        for kept in self.links.read().values() {
-            kept.link.tell(Input::Woke(slept));
-        }
-        for link in self.isolated.lock().iter().filter_map(Weak::upgrade) {
-            link.tell(Input::Woke(slept));
-        }
-    }
 }
 
 /// All links. Cheap to clone.
@@ -141,16 +129,16 @@ impl Keeper {
             .map_err(|message| Fault::new(Kind::Misconfigured, message))?;
         let (history, entries) = mpsc::unbounded_channel();
         let dialer = Arc::new(dialer);
-        let servers = grants::Servers::default();
         let ledger = Ledger::new(Arc::clone(&store), Arc::clone(&vault), &settings.repeat);
+        let configured = Arc::<Configured>::default();
         let secrets = Secrets::load(Arc::clone(&store), vault).await;
         let secrets =
             Arc::new(secrets.map_err(|error| Fault::new(Kind::Misconfigured, error.to_string()))?);
-        let grants = Grants::new(
+        let (grants, woken) = Grants::new(
             Arc::clone(&secrets),
             &settings,
             Arc::clone(&dialer),
-            Arc::clone(&servers),
+            Arc::clone(&configured),
         );
         let kept = Arc::clone(&store);
         let store: SharedRecords = store;
@@ -175,8 +163,7 @@ impl Keeper {
                 links_of_notices: Arc::new(Links::new(Arc::clone(&secrets.vault))),
                 secrets,
                 ledger,
-                agents: Mutex::default(),
-                servers,
+                configured,
                 links: RwLock::default(),
                 isolated: Mutex::default(),
                 ids: Arc::new(AtomicI64::new(first_id())),
@@ -189,10 +176,9 @@ impl Keeper {
         let write = tokio::spawn(write_history(store, entries));
         let inner = &keeper.inner;
         let admit = tokio::spawn(Arc::clone(&inner.shared.fleet).run());
-        let woken = Arc::downgrade(inner);
-        let wake = tokio::spawn(sleep::watch(inner.shared.retry.sleep(), move |slept| {
-            woken.upgrade().map(|inner| inner.woke(slept)).is_some()
-        }));
+        let look = inner.shared.retry.sleep().every().duration();
+        let watch = tokio::spawn(sleep::watch(Arc::downgrade(&inner.grants), look));
+        let wake = tokio::spawn(waking::follow(Arc::downgrade(inner), woken));
         let renew = grants::supervisor::start(&inner.grants);
         let follow = tokio::spawn(consent::follow(
             Arc::downgrade(inner),
@@ -203,10 +189,14 @@ impl Keeper {
         for teller in Teller::all(inner, &kept, &news) {
             inner.background.lock().push(tokio::spawn(teller.run()));
         }
+        let tidy = tokio::spawn(housekeeping::run(
+            Arc::downgrade(&inner.grants),
+            Arc::clone(&kept),
+        ));
         let tell = tokio::spawn(notices::keep(Arc::downgrade(inner), kept, changes, news));
         let every = inner.settings.renewal.check_every.duration();
         let reread = tokio::spawn(vault::follow(Arc::downgrade(inner), every));
-        let background = [write, admit, wake, renew, follow, tell, reread];
+        let background = [write, admit, watch, wake, renew, follow, tidy, tell, reread];
         inner.background.lock().extend(background);
         Ok(keeper)
     }
@@ -224,7 +214,8 @@ impl Keeper {
     pub async fn put_agent(&self, name: AgentName, agent: config::Agent) -> Result<(), Error> {
         let _configuring = self.inner.configuring.lock().await;
         let prefix = agent.prefix;
-        let before = self.inner.agents.lock().insert(name.clone(), agent);
+        let configured = &self.inner.configured;
+        let before = configured.agents.lock().insert(name.clone(), agent);
         if before.is_some_and(|before| before.prefix != prefix)
             && let Some(listener) = self.inner.listener.read().clone()
         {
@@ -236,7 +227,7 @@ impl Keeper {
     /// Removes an agent and its links.
     pub async fn remove_agent(&self, name: &AgentName) {
         let _configuring = self.inner.configuring.lock().await;
-        self.inner.agents.lock().remove(name);
+        self.inner.configured.agents.lock().remove(name);
         if let Err(error) = self.bring_in_step().await {
             tracing::warn!(%error, "links cannot be brought in step");
         }
@@ -250,14 +241,23 @@ impl Keeper {
     /// Where the store cannot be read.
     pub async fn put_server(&self, name: ServerName, server: config::Server) -> Result<(), Error> {
         let _configuring = self.inner.configuring.lock().await;
-        let before = self
-            .inner
+        let before = self.inner.configured.servers.lock().get(&name).cloned();
+        let moved = match &before {
+            Some(before) => self.grants_that_stay_behind(&name, before, &server).await?,
+            None => Vec::new(),
+        };
+        let configured = &self.inner.configured;
+        configured
             .servers
             .lock()
             .insert(name.clone(), server.clone());
         if let Some(before) = before
             && before != server
         {
+            // Before anything is sent to the new address.
+            for owner in moved {
+                self.inner.leave(owner, Some(before.clone()));
+            }
             self.reconfigure(&name, &before, &server);
         }
         self.bring_in_step().await
@@ -266,7 +266,13 @@ impl Keeper {
     /// Removes a server and its links.
     pub async fn remove_server(&self, name: &ServerName) {
         let _configuring = self.inner.configuring.lock().await;
-        self.inner.servers.lock().remove(name);
+        let Some(server) = self.inner.configured.servers.lock().remove(name) else {
+            return;
+        };
+        for link in self.links().iter().filter(|link| link.server() == name) {
+            let owner = (link.agent.clone(), link.server.clone());
+            self.inner.leave(owner, Some(server.clone()));
+        }
         if let Err(error) = self.bring_in_step().await {
             tracing::warn!(%error, "links cannot be brought in step");
         }
@@ -278,42 +284,6 @@ impl Keeper {
         // The key is two shared strings: cloning them costs two counters.
         let kept = links.get(&(agent.clone(), server.clone()))?;
         Some(Arc::clone(&kept.link))
-    }
-
-    /// The names of all agents.
-    pub fn agents(&self) -> Vec<AgentName> {
-        self.inner.agents.lock().keys().cloned().collect()
-    }
-
-    /// Whether there is such an agent.
-    pub fn has_agent(&self, agent: &AgentName) -> bool {
-        self.inner.agents.lock().contains_key(agent)
-    }
-
-    /// Whether an agent's merged tools and prompts are named after their servers; also where it is not
-    /// known.
-    pub fn prefixes(&self, agent: &AgentName) -> bool {
-        let agents = self.inner.agents.lock();
-        agents.get(agent).is_none_or(|agent| agent.prefix)
-    }
-
-    /// The links of an agent, in the order of their servers' names.
-    pub fn links_of(&self, agent: &AgentName) -> Vec<Arc<Link>> {
-        let links = self.inner.links.read();
-        let from = (agent.clone(), ServerName::from(""));
-        links
-            .range(from..)
-            .take_while(|((owner, _), _)| owner == agent)
-            .map(|(_, kept)| Arc::clone(&kept.link))
-            .collect()
-    }
-
-    /// Those of them whose servers are switched on, whether they are connected or not.
-    pub fn enabled_links_of(&self, agent: &AgentName) -> Vec<Arc<Link>> {
-        let mut links = self.links_of(agent);
-        let servers = self.inner.servers.lock();
-        links.retain(|link| servers.get(link.server()).is_some_and(|it| it.enabled));
-        links
     }
 
     /// All links, by agent and server.
@@ -359,12 +329,14 @@ impl Keeper {
             let kept = self.inner.links.write().remove(&key);
             if let Some(kept) = kept {
                 drop(stop(&kept.link));
+                let server = self.inner.configured.servers.lock().get(&key.1).cloned();
+                self.inner.leave(key.clone(), server);
                 self.inner.grants.forget_slot(&key);
                 let _ = self.inner.changes.send(Change::Removed(key.0, key.1));
             }
         }
         for link in self.isolated_links() {
-            if !self.is_wanted(&link.agent, &link.server) {
+            if !self.inner.configured.has(link.credential.owner()) {
                 drop(stop(&link));
             }
         }
@@ -376,14 +348,13 @@ impl Keeper {
 
     /// The links that are there and not wanted, and those that are wanted and not there. Looks at every
     /// pair and copies nothing of the others: a fleet comes in agent by agent.
-    fn out_of_step(&self) -> (Vec<Key>, Vec<(Key, config::Server)>) {
+    fn out_of_step(&self) -> (Vec<Owner>, Vec<(Owner, config::Server)>) {
         let links = self.inner.links.read();
-        let unwanted = links
-            .keys()
-            .filter(|(agent, server)| !self.is_wanted(agent, server));
+        let configured = &self.inner.configured;
+        let unwanted = links.keys().filter(|owner| !configured.has(owner));
         let unwanted = unwanted.cloned().collect();
-        let agents = self.inner.agents.lock();
-        let servers = self.inner.servers.lock();
+        let agents = configured.agents.lock();
+        let servers = configured.servers.lock();
         let mut missing = Vec::new();
         for (agent, config) in agents.iter() {
             for (server, settings) in servers.iter() {
@@ -396,15 +367,12 @@ impl Keeper {
         (unwanted, missing)
     }
 
-    fn is_wanted(&self, agent: &AgentName, server: &ServerName) -> bool {
-        let agents = self.inner.agents.lock();
-        let agent = agents.get(agent);
-        agent.is_some_and(|agent| agent.servers.include(server.as_str()))
-            && self.inner.servers.lock().contains_key(server)
-    }
-
-    async fn add_link(&self, key: Key, server: &config::Server) -> Result<(), Error> {
+    async fn add_link(&self, key: Owner, server: &config::Server) -> Result<(), Error> {
         let record = self.inner.shared.store.session(&key.0, &key.1).await?;
+        // The address may be another one since the grant was used last.
+        if !self.inner.grants.survives(&key, None, &server.url).await? {
+            self.inner.leave(key.clone(), None);
+        }
         let credential = self.inner.grants.credential(&key).await;
         let (inbox, input) = mpsc::unbounded_channel();
         let link = Arc::new(Link::new(

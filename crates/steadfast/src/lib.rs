@@ -36,6 +36,7 @@ pub mod call;
 mod catalog;
 pub mod clock;
 pub mod config;
+mod configured;
 mod cookies;
 mod drive;
 mod fleet;

@@ -141,10 +141,7 @@ impl From<&Fault> for FaultReport {
 /// RFC 3339 in UTC, to the millisecond.
 #[must_use]
 pub fn rfc3339(at: Wall) -> String {
-    jiff::Timestamp::from_millisecond(at.0).map_or_else(
-        |_| String::from("1970-01-01T00:00:00Z"),
-        |time| format!("{time:.3}"),
-    )
+    at.to_string()
 }
 
 /// `next` for a deadline of the connection or of its stream. Health checks and limits are no news.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
 use parking_lot::RwLock;
 use steadfast_core::reference::Template;
@@ -276,6 +277,31 @@ impl Secrets {
                 )
             }),
         }
+    }
+}
+
+impl Secrets {
+    /// The configured headers of a server, as they are sent now.
+    ///
+    /// # Errors
+    ///
+    /// Where one names a secret that is not there, or cannot be sent.
+    pub(crate) fn headers_of(&self, server: &config::Server) -> Result<HeaderMap, Fault> {
+        let mut headers = HeaderMap::with_capacity(server.headers.len());
+        for (written, value) in &server.headers {
+            let place = format!("the header {written}");
+            let value = self.fill(&read(value, &place)?, &place)?;
+            let (Ok(name), Ok(mut value)) = (
+                HeaderName::try_from(written.as_str()),
+                HeaderValue::try_from(value),
+            ) else {
+                let message = format!("{place} cannot be sent: check its name and value");
+                return Err(Fault::new(Kind::Misconfigured, message));
+            };
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        Ok(headers)
     }
 }
 

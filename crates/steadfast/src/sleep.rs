@@ -1,20 +1,17 @@
 //! Watches for sleep of the machine, or of this process.
 
-use steadfast_core::sleep::{Policy, Slept, slept};
+use std::sync::Weak;
+use std::time::Duration;
 
-use crate::clock;
+use crate::grants::Grants;
 
-/// Tells of each sleep once it is over, until `tell` says that nobody listens any more.
-pub(crate) async fn watch(policy: Policy, tell: impl Fn(Slept) -> bool) {
-    let mut before = clock::now();
+/// Looks at the clocks often enough to tell a sleep from a busy machine, until the grants are no more.
+pub(crate) async fn watch(grants: Weak<Grants>, every: Duration) {
     loop {
-        tokio::time::sleep(policy.every().duration()).await;
-        let now = clock::now();
-        if let Some(slept) = slept(before, now, &policy)
-            && !tell(slept)
-        {
-            return;
-        }
-        before = now;
+        tokio::time::sleep(every).await;
+        match grants.upgrade() {
+            Some(grants) => grants.look_at_clocks(),
+            None => return,
+        };
     }
 }

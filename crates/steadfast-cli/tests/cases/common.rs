@@ -1,10 +1,12 @@
 //! What the cases share: a daemon in front of one scripted server, with delays scaled down.
 
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use testkit::daemon::Builder;
 use testkit::{Agent, Answer, Daemon, RequestLog, Server};
+use tokio::io::AsyncWriteExt as _;
 
 /// Long enough for anything that should happen; a test that reaches it has failed.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -52,4 +54,26 @@ pub(crate) async fn never(
 ) {
     let seen = server.log().wait_for(condition, within).await;
     assert!(seen.is_err(), "this must not happen:\n{}", server.log());
+}
+
+/// Runs a command with this on its standard input.
+pub(crate) async fn run_with_input(daemon: &Daemon, arguments: &[&str], input: &str) -> Output {
+    let mut child = tokio::process::Command::new(env!("CARGO_BIN_EXE_steadfast"))
+        .args(arguments)
+        .arg("--data")
+        .arg(daemon.data())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // A command that wants no input may have ended.
+    let _ = stdin.write_all(input.as_bytes()).await;
+    drop(stdin);
+    tokio::time::timeout(testkit::PATIENCE, child.wait_with_output())
+        .await
+        .unwrap()
+        .unwrap()
 }

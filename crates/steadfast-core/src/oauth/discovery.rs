@@ -122,6 +122,16 @@ pub fn covers(resource: &Url, server: &Url) -> bool {
     resource.origin() == server.origin() && resource.fragment().is_none() && is_parent()
 }
 
+/// Whether a grant is good for its server at this address. It is for what is under its resource; where it names none, for
+/// the origin at which it was used `before`, as far as that is known.
+#[must_use]
+pub fn still_covers(resource: Option<&str>, before: Option<&Url>, server: &Url) -> bool {
+    match resource {
+        Some(resource) => resource.parse().is_ok_and(|it| covers(&it, server)),
+        None => before.is_none_or(|before| before.origin() == server.origin()),
+    }
+}
+
 /// What to do with the `iss` of an authorization response (RFC 9207 section 2.4; 2026-07-28
 /// basic/authorization, "Authorization Response Validation"): compared as it is, character by character.
 #[must_use]
@@ -246,6 +256,21 @@ mod tests {
                 "{resource} {server}"
             );
         }
+    }
+
+    #[test]
+    fn a_grant_goes_along_to_what_is_under_its_resource_only() {
+        let still = |resource, before, server: &str| {
+            still_covers(resource, Some(&url(before)), &url(server))
+        };
+        let (here, there) = ("https://rs.test/mcp", "https://other.test/mcp");
+        assert!(still(Some(here), here, "https://rs.test/mcp/v2?x=1"));
+        assert!(!still(Some(here), here, "https://rs.test/v2"));
+        assert!(!still(Some(here), here, there));
+        assert!(!still(Some("rs.test"), here, here));
+        assert!(still(None, here, "https://rs.test/v2"));
+        assert!(!still(None, here, there));
+        assert!(still_covers(None, None, &url(here)));
     }
 
     #[test]

@@ -103,6 +103,11 @@ impl Notices for MemoryRecords {
         })
     }
 
+    async fn remove_notice(&self, agent: &AgentName, server: &ServerName) -> Result<bool, Error> {
+        let connection = (agent.clone(), server.clone());
+        self.with(|state| state.notices.remove(&connection).is_some())
+    }
+
     async fn remove_cleared_notices(&self, before: Wall) -> Result<u64, Error> {
         self.with(|state| {
             let count = state.notices.len();

@@ -45,6 +45,11 @@ impl SignIns for MemoryRecords {
         })
     }
 
+    async fn remove_sign_in(&self, agent: &AgentName, server: &ServerName) -> Result<bool, Error> {
+        let connection = (agent.clone(), server.clone());
+        self.with(|state| state.sign_ins.remove(&connection).is_some())
+    }
+
     async fn take_expired_sign_ins(&self, before: Wall) -> Result<Vec<SignInRecord>, Error> {
         self.with(|state| {
             let taken = state

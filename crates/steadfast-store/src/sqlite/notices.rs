@@ -211,6 +211,26 @@ impl Notices for SqliteRecords {
         Ok(self.execute(statement).await? > 0)
     }
 
+    async fn remove_notice(&self, agent: &AgentName, server: &ServerName) -> Result<bool, Error> {
+        let tellings = of(
+            "DELETE FROM tellings WHERE agent = ? AND server = ?",
+            agent,
+            server,
+        );
+        let notice = of(
+            "DELETE FROM notices WHERE agent = ? AND server = ?",
+            agent,
+            server,
+        );
+        let removed = self.writer.write(|db| {
+            Box::pin(async move {
+                tellings.execute(&mut *db).await?;
+                Ok(notice.execute(db).await?.rows_affected())
+            })
+        });
+        Ok(removed.await? > 0)
+    }
+
     async fn remove_cleared_notices(&self, before: Wall) -> Result<u64, Error> {
         let tellings = query(
             "DELETE FROM tellings WHERE (agent, server) IN \

@@ -113,6 +113,13 @@ impl SignIns for SqliteRecords {
         Ok(self.taken(statement).await?.pop())
     }
 
+    async fn remove_sign_in(&self, agent: &AgentName, server: &ServerName) -> Result<bool, Error> {
+        let statement = query("DELETE FROM sign_ins WHERE agent = ? AND server = ?")
+            .bind(text(agent))
+            .bind(server_text(server));
+        Ok(self.execute(statement).await? > 0)
+    }
+
     async fn take_expired_sign_ins(&self, before: Wall) -> Result<Vec<SignInRecord>, Error> {
         let statement =
             query("DELETE FROM sign_ins WHERE expires_at < ? RETURNING *").bind(before.0);

@@ -87,10 +87,12 @@ macro_rules! instantiate {
             concurrent_sign_ins_of_a_connection_become_one
             a_sign_in_is_taken_exactly_once
             sign_ins_without_a_callback_are_taken_after_their_end
+            the_sign_in_of_one_connection_is_removed
             sign_ins_go_with_their_agent_and_their_server
             a_notice_is_opened_once_and_cleared_once
             each_message_about_a_notice_is_claimed_once
             notices_are_newest_first
+            the_notice_of_one_connection_is_removed
             notices_go_with_their_agent_and_their_server
             operations_come_back_as_they_were_put
             what_was_meant_never_changes

@@ -142,6 +142,24 @@ pub async fn notices_are_newest_first(store: SharedStore) {
     assert_eq!(order(all), ["c", "d", "a"]);
 }
 
+/// A connection that is no more needs nobody.
+pub async fn the_notice_of_one_connection_is_removed(store: SharedStore) {
+    for agent in ["a", "b"] {
+        open(&store, agent, &refused(), 1).await;
+    }
+    assert!(claim(&store, 1, &telling("webhook", Moment::Opened)).await);
+    let (agent, server) = names("a");
+    for was_there in [true, false] {
+        let removed = store.remove_notice(&agent, &server).await.unwrap();
+        assert_eq!(removed, was_there);
+    }
+    assert_eq!(only(&store).await.agent, AgentName::from("b"));
+    open(&store, "a", &refused(), 2).await;
+    let notices = store.notices().await.unwrap();
+    assert_eq!(notices.len(), 2);
+    assert!(notices.iter().all(|notice| notice.told.is_empty()));
+}
+
 /// There is nobody left whom it concerns.
 pub async fn notices_go_with_their_agent_and_their_server(store: SharedStore) {
     store.put_agent(&agent("a")).await.unwrap();

@@ -98,6 +98,19 @@ pub async fn sign_ins_without_a_callback_are_taken_after_their_end(store: Shared
     assert_eq!(find(&store, "a").await, Some(all[1].clone()));
 }
 
+/// A connection that is no more has no link.
+pub async fn the_sign_in_of_one_connection_is_removed(store: SharedStore) {
+    for (agent, number) in [("a", 1), ("b", 2)] {
+        start(&store, &sign_in(agent, number), 0, false).await;
+    }
+    for was_there in [true, false] {
+        let removed = store.remove_sign_in(&"a".into(), &"crm".into()).await;
+        assert_eq!(removed.unwrap(), was_there);
+    }
+    assert_eq!(find(&store, "a").await, None);
+    assert!(find(&store, "b").await.is_some());
+}
+
 /// Nobody could use what it leads to.
 pub async fn sign_ins_go_with_their_agent_and_their_server(store: SharedStore) {
     for name in ["a", "b", "c"] {

@@ -63,8 +63,8 @@ pub(crate) enum Input {
     Configure(Result<Option<Arc<Upstream>>, Fault>),
     /// The grant has other scopes.
     Scopes(ScopeChange),
-    /// The machine slept.
-    Woke(Slept),
+    /// The machine slept; whether the access token ended meanwhile, with nobody there to renew it.
+    Woke { slept: Slept, missed: bool },
     /// Reconnect now, whatever the schedule says; told once that has settled.
     Reload(oneshot::Sender<()>),
     /// End politely.
@@ -195,7 +195,7 @@ impl Driver {
             }
             Input::Configure(configured) => self.configure(configured).await,
             Input::Scopes(change) => self.scopes_changed(change).await,
-            Input::Woke(slept) => self.woke(slept).await,
+            Input::Woke { slept, missed } => self.woke(slept, missed).await,
             Input::Reload(settled) => {
                 self.reloads.push(settled);
                 self.feed(connection::Event::Reload).await;

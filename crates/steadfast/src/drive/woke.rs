@@ -7,19 +7,20 @@ use steadfast_core::stream::listen as get;
 use steadfast_store::Transition;
 
 use super::Driver;
-use crate::report::rfc3339;
 
 impl Driver {
     /// What was idle has rarely survived, and looks as fresh as before: the runtime's timers stood
     /// still.
-    pub(super) async fn woke(&mut self, slept: Slept) {
-        if !matches!(
+    pub(super) async fn woke(&mut self, slept: Slept, missed: bool) {
+        let is_idle = matches!(
             self.connection,
             connection::State::Disabled
                 | connection::State::Misconfigured { .. }
                 | connection::State::AwaitingSignIn { .. }
-        ) {
-            self.record_sleep(slept);
+        );
+        // A grant that was not renewed may be why it waits for a person by now.
+        if missed || !is_idle {
+            self.record_sleep(slept, missed);
         }
         for route in &self.routes {
             route.upstream.pool.discard_idle();
@@ -36,8 +37,13 @@ impl Driver {
     }
 
     /// Whoever reads the history sees why nothing happened meanwhile.
-    fn record_sleep(&self, slept: Slept) {
+    fn record_sleep(&self, slept: Slept, missed: bool) {
         let state = self.connection.name();
+        let window = if missed {
+            ", renewal window missed"
+        } else {
+            ""
+        };
         self.shared.record(Transition {
             at: slept.to,
             agent: self.link.agent.clone(),
@@ -45,11 +51,7 @@ impl Driver {
             from: state.to_owned(),
             to: state.to_owned(),
             fault: self.connection.fault().cloned(),
-            reason: format!(
-                "asleep from {} to {}",
-                rfc3339(slept.from),
-                rfc3339(slept.to)
-            ),
+            reason: format!("{slept}{window}"),
         });
     }
 }

@@ -151,6 +151,11 @@ impl Credential {
         });
     }
 
+    /// Waits until what is due has been renewed, or cannot be now, at most `limit`.
+    pub(crate) async fn caught_up(&self, limit: Duration) {
+        self.slot.caught_up(limit).await;
+    }
+
     /// A person asks for a renewal now.
     pub(crate) async fn reload(&self, limit: Duration) {
         self.grants.reload(&self.owner, &self.slot, limit).await;

@@ -60,6 +60,7 @@ impl Grants {
         owner: &Owner,
         import: Import,
     ) -> Result<(), BadImport> {
+        self.left(owner).await;
         let read = Read::of(import, self.settings.assumed_lifetime.0, clock::wall())?;
         let Read {
             secrets,
@@ -98,6 +99,7 @@ impl Grants {
         };
         let fed = self.feed(owner, event, along).await?;
         self.follow(owner, &fed);
+        self.leave_if_gone(owner);
         Ok(())
     }
 }

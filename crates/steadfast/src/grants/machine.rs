@@ -41,6 +41,10 @@ impl Grants {
     /// Begins the grant of a client that asks for itself, where one is configured. Nothing else is said of it but that
     /// it is wanted: the machine sees to the rest as to every renewal.
     pub(crate) async fn want(self: &Arc<Self>, owner: &Owner, want: Want) {
+        // What is held is being given back; it is begun afterwards.
+        if self.leaving.borrow().contains(owner) {
+            return;
+        }
         let server = self.server(owner).filter(|server| server.enabled);
         let Some(oauth) = server.as_ref().and_then(Server::machine) else {
             return;
@@ -102,7 +106,8 @@ impl Grants {
         server: &Server,
         oauth: &Oauth,
     ) -> Result<(Wish, Edit), Fault> {
-        let challenged = challenged(fetcher, &server.url).await;
+        let headers = self.secrets.headers_of(server)?;
+        let challenged = challenged(fetcher, &server.url, headers).await;
         let metadata = challenged.metadata.as_deref();
         let found = discover(fetcher, &server.url, metadata, oauth.issuer.as_deref()).await?;
         let issuer = &found.issuer;

@@ -8,6 +8,9 @@
 //! | --- | --- |
 //! | [`supervisor`] | finds what is due, by the clock |
 //! | [`renewal`] | one renewal, from standing in line to letting go |
+//! | [`clocks`] | sleep of the machine, and a clock that is set |
+//! | [`leaving`] | a connection that is no more |
+//! | [`lease`] | what only one may do at a time |
 //! | [`slot`] | the newest access token, in memory |
 //! | [`client`] | who asks, and how that is proven |
 //! | [`credential`] | one connection's part: at send time, and at a 401 |
@@ -18,9 +21,12 @@
 //! | [`sign_in`] | tokens that a person gets us, and giving them back |
 
 mod client;
+mod clocks;
 mod credential;
 mod identity;
 mod import;
+mod lease;
+mod leaving;
 mod machine;
 mod renewal;
 mod sign_in;
@@ -28,7 +34,7 @@ mod slot;
 mod step_up;
 pub(crate) mod supervisor;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -39,11 +45,11 @@ use steadfast_core::identity::GrantGeneration;
 use steadfast_core::oauth::step_up as step_up_rules;
 use steadfast_core::{AgentName, AttemptId, Fault, ServerName, Wall};
 use steadfast_store::{
-    Error, ExposeSecret as _, GrantRecord, GrantSecrets, Lease, LeaseKey, SharedStore, Swap, Taken,
-    Vault,
+    Error, ExposeSecret as _, GrantRecord, GrantSecrets, SharedStore, Swap, Vault,
 };
-use tokio::sync::{Notify, Semaphore, broadcast};
+use tokio::sync::{Notify, Semaphore, broadcast, mpsc, watch};
 
+pub(crate) use clocks::Woke;
 pub(crate) use credential::Credential;
 pub use import::{BadImport, Import};
 pub(crate) use machine::Want;
@@ -55,23 +61,18 @@ pub(crate) use step_up::{Refused, operation};
 
 use crate::clock;
 use crate::config;
+use crate::configured::Configured;
 use crate::perform::dial::Dialer;
 use crate::secrets::Secrets;
 
 /// Whose grant, and for which server.
 pub(crate) type Owner = (AgentName, ServerName);
 
-/// The servers as they are configured now.
-pub(crate) type Servers = Arc<Mutex<BTreeMap<ServerName, config::Server>>>;
-
 /// How often a write that another task was faster with is tried again.
 const SWAPS: usize = 32;
 
 /// How soon whoever waits for another daemon's renewal looks for it, at first and at most.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-
-/// How often a lease that somebody else holds is asked for.
-const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// More turns than are ever under way together.
 const ALL_TURNS: u32 = 1 << 16;
@@ -94,7 +95,10 @@ pub(crate) struct Grants {
     /// How long one request to an authorization server may take: shorter than the lease that covers it.
     request_limit: Duration,
     dialer: Arc<Dialer>,
-    servers: Servers,
+    configured: Arc<Configured>,
+    clocks: clocks::Clocks,
+    /// The connections whose grant is being given back: none of it is used any more.
+    leaving: watch::Sender<BTreeSet<Owner>>,
     /// The name under which this daemon holds leases.
     holder: String,
     slots: RwLock<BTreeMap<Owner, Arc<Slot>>>,
@@ -133,8 +137,9 @@ impl Grants {
         secrets: Arc<Secrets>,
         settings: &config::Settings,
         dialer: Arc<Dialer>,
-        servers: Servers,
-    ) -> Arc<Self> {
+        configured: Arc<Configured>,
+    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Woke>) {
+        let (clocks, woke) = clocks::Clocks::new(settings.retry.sleep());
         let renewal = settings.renewal.clone();
         let mut number = [0; 8];
         // Without random numbers two daemons of one machine differ by their process at least.
@@ -142,26 +147,33 @@ impl Grants {
             number = u64::from(std::process::id()).to_be_bytes();
         }
         let lease = renewal.lease.duration();
-        Arc::new(Self {
+        let grants = Arc::new(Self {
             policy: renewal.policy(),
             request_limit: settings.retry.request_timeout.duration().min(lease / 2),
             settings: renewal,
             attempt_lifetime: settings.sign_in.attempt_lifetime,
             step_ups: settings.sign_in.step_ups(),
             doors: RwLock::default(),
-            holder: format!("{:016x}", u64::from_be_bytes(number)),
+            holder: format!(
+                "process {}, {:016x}",
+                std::process::id(),
+                u64::from_be_bytes(number)
+            ),
             store: Arc::clone(&secrets.store),
             vault: Arc::clone(&secrets.vault),
             secrets,
             dialer,
-            servers,
+            configured,
+            clocks,
+            leaving: watch::Sender::default(),
             slots: RwLock::default(),
             turns: Mutex::default(),
             in_line: Mutex::default(),
             under_way: Semaphore::new(ALL_TURNS as usize),
             look: Notify::new(),
             changed: broadcast::Sender::new(1_024),
-        })
+        });
+        (grants, woke)
     }
 
     /// Begins no further renewal, and waits for those under way: the answer that is cut off may be the one with the
@@ -297,14 +309,16 @@ impl Grants {
     ) -> Result<Fed, Error> {
         let mut found = self.store.grant(&owner.0, &owner.1).await?;
         for _ in 0..SWAPS {
+            let (now, slept) = self.look_at_clocks();
             let event = event(found.as_ref());
             let before = found.unwrap_or_else(|| import::blank(owner));
-            let now = clock::now();
-            let state = grant::restore(before.state.clone(), before.wake_at, now);
+            let told = clocks::told_by(&event, now);
+            let state = grant::restore(before.state.clone(), before.wake_at, told);
             let context = grant::Context {
                 now,
                 jitter: clock::jitter(),
                 attempt: AttemptId(attempt()),
+                slept,
                 policy: &self.policy,
             };
             let step = grant::step(state, event, &context);
@@ -352,15 +366,18 @@ impl Grants {
         for action in &fed.actions {
             match action {
                 Action::AwaitTurn { .. } => self.stand_in_line(owner, &fed.record),
+                Action::Register => {
+                    let (grants, owner) = (Arc::clone(self), owner.clone());
+                    let record = fed.record.clone();
+                    tokio::spawn(async move { grants.register_anew(&owner, &record).await });
+                }
                 // The slot was filled when the record was written; turn and lease belong to the renewal's task.
                 Action::Use { .. }
                 | Action::LetGo
                 | Action::Renew { .. }
                 | Action::Rediscover { .. }
                 // The state that was entered says it, and `keeper::notices` reads it there: one place opens notices.
-                | Action::Tell { .. }
-                // The next link sees to it: nobody is registered before somebody signs in (CR-01).
-                | Action::Register => {}
+                | Action::Tell { .. } => {}
             }
         }
         self.look.notify_one();
@@ -369,6 +386,11 @@ impl Grants {
     /// Fills the slot of a connection with what is stored, where that is news.
     fn publish(&self, record: &GrantRecord) {
         let owner = (record.agent.clone(), record.server.clone());
+        // Held until it is in the slot: whoever empties that one comes afterwards.
+        let leaving = self.leaving.borrow();
+        if leaving.contains(&owner) {
+            return;
+        }
         let slot = self.slots.read().get(&owner).cloned();
         if let Some(slot) = slot {
             if record.version <= slot.version() {
@@ -391,6 +413,7 @@ impl Grants {
                 doubted: false,
             });
         }
+        drop(leaving);
         let _ = self.changed.send(owner);
     }
 }
@@ -407,30 +430,6 @@ impl Grants {
             slot.show_offer(offer);
         }
         let _ = self.changed.send(owner.clone());
-    }
-}
-
-impl Grants {
-    /// When a lease ends that is taken or renewed now.
-    fn lease_end(&self, now: Wall) -> Wall {
-        Wall(now.0.saturating_add_unsigned(self.settings.lease.0.0))
-    }
-
-    /// Takes a lease for this daemon, if nobody has it.
-    async fn take_lease(&self, key: &LeaseKey) -> Result<Taken, Error> {
-        let now = clock::wall();
-        let until = self.lease_end(now);
-        self.store.take_lease(key, &self.holder, now, until).await
-    }
-
-    /// The same, as soon as nobody has it.
-    async fn await_lease(&self, key: &LeaseKey) -> Result<Lease, Error> {
-        loop {
-            match self.take_lease(key).await? {
-                Taken::Yes(lease) => return Ok(lease),
-                Taken::No { .. } => tokio::time::sleep(ASK_AGAIN).await,
-            }
-        }
     }
 }
 

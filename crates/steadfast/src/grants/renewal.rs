@@ -378,7 +378,7 @@ impl Grants {
     }
 
     pub(super) fn server(&self, owner: &Owner) -> Option<config::Server> {
-        self.servers.lock().get(&owner.1).cloned()
+        self.configured.server_of(owner)
     }
 
     pub(super) fn fetcher(&self, server: &config::Server) -> Fetcher {

@@ -85,6 +85,16 @@ impl Held {
         }
     }
 
+    /// Whether a renewal is due, or under way.
+    pub(crate) fn is_overdue(&self) -> bool {
+        match &self.state {
+            State::Valid { renew_at, .. } => *renew_at <= clock::wall(),
+            State::Due { .. } | State::Renewing { .. } => true,
+            State::Delayed { due, .. } | State::Suspect { due, .. } => *due <= clock::mono(),
+            State::None | State::Refused { .. } | State::Unrenewable { .. } => false,
+        }
+    }
+
     /// Whether the renewal comes ahead of the next call, although the token says that it is good (AU-03).
     fn is_suspected(&self) -> bool {
         match &self.state {
@@ -150,6 +160,19 @@ impl Slot {
             }
             is_later
         });
+    }
+
+    /// Forgets all; a later write may fill it again.
+    pub(super) fn hide(&self) {
+        self.held.send_replace(Held::nothing());
+    }
+
+    /// Waits until what is due has been renewed, or cannot be now, at most `limit`.
+    pub(super) async fn caught_up(&self, limit: Duration) {
+        let mut watched = self.held.subscribe();
+        let caught_up = watched.wait_for(|held| !held.is_overdue());
+        // Whoever waits longer than that would rather go on with what there is.
+        let _ = tokio::time::timeout(limit, caught_up).await;
     }
 
     /// Which write of the record is in it.

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use steadfast_core::ServerName;
 use steadfast_core::grant::Event;
 use tokio::task::JoinHandle;
 
@@ -49,11 +48,18 @@ async fn supervise(grants: Weak<Grants>) {
 impl Grants {
     /// Takes up what is due. How long until something will be, and no longer than the clock may be trusted for.
     async fn take_up_what_is_due(self: &Arc<Self>) -> Duration {
+        self.look_at_clocks();
+        self.follow_the_clock().await;
         let longest = self.settings.check_every.duration().max(PAUSE);
         let concurrency = self.settings.per_issuer_concurrency.max(1) as usize;
         let due = self
             .store
-            .due_grants(&self.enabled(), clock::wall(), concurrency * 4, AT_ONCE)
+            .due_grants(
+                &self.configured.enabled(),
+                clock::wall(),
+                concurrency * 4,
+                AT_ONCE,
+            )
             .await;
         let due = match due {
             Ok(due) => due,
@@ -65,7 +71,8 @@ impl Grants {
         let mut stood = 0;
         for grant in &due {
             let owner = (grant.agent.clone(), grant.server.clone());
-            if self.in_line.lock().contains_key(&owner) {
+            // Nor is one renewed that is about to be given back.
+            if self.in_line.lock().contains_key(&owner) || !self.configured.has(&owner) {
                 stood += 1;
                 continue;
             }
@@ -83,12 +90,5 @@ impl Grants {
             Ok(Some(_) | None) => longest.min(Duration::from_secs(1)),
             Err(_) => longest,
         }
-    }
-
-    /// The servers that are switched on: renewals stop with theirs (EX-03).
-    fn enabled(&self) -> Vec<ServerName> {
-        let servers = self.servers.lock();
-        let enabled = servers.iter().filter(|(_, server)| server.enabled);
-        enabled.map(|(name, _)| name.clone()).collect()
     }
 }

@@ -66,7 +66,7 @@ impl Keeper {
     /// Where the store refuses.
     pub async fn sign_out(&self, link: &Link) -> Result<SignedOut, Error> {
         let owner = (link.agent.clone(), link.server.clone());
-        let server = self.inner.servers.lock().get(&owner.1).cloned();
+        let server = self.inner.configured.server_of(&owner);
         match server {
             Some(server) => self.inner.grants.sign_out(&owner, &server).await,
             // It is about to leave, and then its grant is revoked.

@@ -48,7 +48,12 @@ impl Keeper {
         if !shared.isolates() || inner.shared.is_stopping() {
             return None;
         }
-        let server = inner.servers.lock().get(&shared.server).cloned()?;
+        let server = inner
+            .configured
+            .servers
+            .lock()
+            .get(&shared.server)
+            .cloned()?;
         let (inbox, input) = mpsc::unbounded_channel();
         let link = Link::new(
             shared.credential.clone(),

@@ -38,8 +38,11 @@ pub(super) async fn keep(
             Ok(Change::Connection(report)) => {
                 Some((report.agent.as_str().into(), report.server.as_str().into()))
             }
-            // It goes with its agent or server.
+            // It goes with its connection; by the hand that opened it, so that none is opened behind.
             Ok(Change::Removed(agent, server)) => {
+                if let Err(error) = store.remove_notice(&agent, &server).await {
+                    tracing::error!(%error, "a notice cannot be forgotten");
+                }
                 open.remove(&(agent, server));
                 continue;
             }

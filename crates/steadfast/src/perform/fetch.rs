@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method};
 use steadfast_core::oauth::reach::Reach;
 use steadfast_core::quirks::Media;
@@ -167,11 +167,17 @@ impl Fetcher {
         self.send(Method::POST, url, headers, body).await
     }
 
-    /// A harmless question to an MCP server, without a credential: what is of interest is its challenge.
-    pub(crate) async fn knock(&self, url: &Url) -> Result<Fetched, NotFetched> {
+    /// A harmless question to an MCP server, without a credential: what is of interest is its challenge. The other
+    /// headers are those that the operator configured for the server: some answer nobody without them.
+    pub(crate) async fn knock(
+        &self,
+        url: &Url,
+        mut headers: HeaderMap,
+    ) -> Result<Fetched, NotFetched> {
+        headers.remove(AUTHORIZATION);
         let json = HeaderValue::from_static("application/json");
         let accepts = HeaderValue::from_static("application/json, text/event-stream");
-        let headers = HeaderMap::from_iter([(CONTENT_TYPE, json), (ACCEPT, accepts)]);
+        headers.extend([(CONTENT_TYPE, json), (ACCEPT, accepts)]);
         let ping = Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
         self.send(Method::POST, url, headers, ping).await
     }

@@ -1,9 +1,9 @@
 //! Which client a daemon is to an authorization server, and what becomes of one that is forgotten.
 
 use serde_json::{Value, json};
-use testkit::Browser;
 use testkit::reply::json_body;
 use testkit::script::any;
+use testkit::{Browser, PATIENCE, RequestLog};
 
 use super::House;
 
@@ -26,24 +26,47 @@ async fn sign_in(house: &House) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cr_01_a_forgotten_client_is_registered_anew_once() {
+async fn cr_01_a_forgotten_client_is_registered_anew_once_and_at_once() {
     for status in [401, 400] {
         let house = House::new(|daemon| daemon).await;
         house
             .issuer
             .change(|policy| policy.answers.invalid_client_status = status);
         let first = sign_in(&house).await;
+        // A link of before names the client of before.
+        let stale = house.offer(&json!({})).await;
+        assert_eq!(client_of(&stale), first);
         house.issuer.forget_clients();
-        house.grant_state("refused").await;
+        let registered = |log: &RequestLog| {
+            let asked = log.matching(|request| request.path_only() == "/register");
+            asked.len() >= 2
+        };
+        let seen = house.issuer.log().wait_for(registered, PATIENCE).await;
+        seen.expect("nobody had to ask for a link");
+        let connection = house.grant_state("refused").await;
+        assert_eq!(connection["fault"]["person_needed"], true, "{connection}");
+
         let offer = house.offer(&json!({})).await;
         assert_ne!(client_of(&offer), first);
         let again = house.offer(&json!({})).await;
         assert_eq!(offer, again);
-        assert_eq!(house.registrations().len(), 2);
+        // A reload asks with the old client once more, and registers none.
+        let path = "/api/v1/connections/dev/fake/reload";
+        house.daemon.post(path, &json!({})).await.unwrap();
+        assert_eq!(house.registrations().len(), 2, "no other before a sign-in");
+        let refreshed = house
+            .issuer
+            .log()
+            .matching(|request| request.form().get("grant_type") == Some("refresh_token"));
+        for request in refreshed {
+            let client = request.form().get("client_id").map(str::to_owned);
+            assert_eq!(client.as_deref(), Some(&*first), "bound to its client");
+        }
         let link = offer["url"].as_str().unwrap();
-        Browser::new().open(link).await.unwrap();
-        let connected = house.daemon.wait_state("dev", "fake", "connected").await;
-        connected.unwrap();
+        let page = Browser::new().open(link).await.unwrap();
+        assert_eq!(page.status, 200, "{page:?}");
+        house.connected().await;
+        house.works().await;
     }
 }
 

@@ -2,10 +2,12 @@
 
 mod answers;
 mod clients;
+mod commands;
 mod crashes;
 mod discovery;
 mod identity;
 mod keeping;
+mod leaving;
 mod machines;
 mod metadata;
 mod notices;
@@ -15,6 +17,7 @@ mod scopes;
 mod sharing;
 mod sign_in;
 mod tokens;
+mod truth;
 
 use std::time::{Duration, SystemTime};
 

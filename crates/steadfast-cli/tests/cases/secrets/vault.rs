@@ -1,13 +1,10 @@
 //! `${vault:NAME}`: what the server gets, and when; and what is said where a name is missing.
 
-use std::process::{Output, Stdio};
-
 use serde_json::{Value, json};
 use testkit::daemon::Builder;
 use testkit::{Behaviour, Daemon, Server};
-use tokio::io::AsyncWriteExt as _;
 
-use crate::common::daemon;
+use crate::common::{daemon, run_with_input as run};
 use crate::rig::{Era, agent_of};
 
 const REFERENCES: &str = "Key ${vault:BOOKING_KEY}:${vault:SECOND}";
@@ -159,28 +156,6 @@ async fn a_missing_client_secret_is_named() {
     );
     set(&daemon, "CLIENT", "x").await;
     daemon.wait_state("dev", "fake", "connected").await.unwrap();
-}
-
-/// Runs a command with this on its standard input.
-async fn run(daemon: &Daemon, arguments: &[&str], input: &str) -> Output {
-    let mut child = tokio::process::Command::new(env!("CARGO_BIN_EXE_steadfast"))
-        .args(arguments)
-        .arg("--data")
-        .arg(daemon.data())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    // A command that wants no input may have ended.
-    let _ = stdin.write_all(input.as_bytes()).await;
-    drop(stdin);
-    tokio::time::timeout(testkit::PATIENCE, child.wait_with_output())
-        .await
-        .unwrap()
-        .unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::HeaderMap;
 use sha2::{Digest as _, Sha256};
 use steadfast_core::oauth::client::may_come_back_to;
 use steadfast_core::oauth::discovery::{Identity, canonical, identity};
@@ -63,6 +64,8 @@ impl Grants {
             let message = "nobody has said where browsers reach this daemon";
             Fault::new(Kind::Misconfigured, message)
         })?;
+        self.left(owner).await;
+        self.withdraw_dead_link(owner).await?;
         let now = clock::wall();
         let grant = self.store.grant(&owner.0, &owner.1).await?;
         let (mut is_too_narrow, mut led_nowhere) = (false, false);
@@ -93,7 +96,7 @@ impl Grants {
     }
 
     /// Everything up to the link.
-    async fn prepare(
+    pub(super) async fn prepare(
         &self,
         owner: &Owner,
         server: &config::Server,
@@ -111,7 +114,8 @@ impl Grants {
         if let Some(grant) = grant {
             self.forget_dead_client(grant).await?;
         }
-        let challenged = challenged(fetcher, &server.url).await;
+        let headers = self.secrets.headers_of(server)?;
+        let challenged = challenged(fetcher, &server.url, headers).await;
         let known_issuer = grant.map(|grant| grant.issuer.as_str());
         let found = discover(
             fetcher,
@@ -257,8 +261,12 @@ fn covers(sign_in: &SignInRecord, grant: Option<&GrantRecord>) -> bool {
 }
 
 /// What the server says to a request without a credential; nothing where it cannot be asked.
-pub(in crate::grants) async fn challenged(fetcher: &Fetcher, server: &Url) -> Challenged {
-    let Ok(fetched) = fetcher.knock(server).await else {
+pub(in crate::grants) async fn challenged(
+    fetcher: &Fetcher,
+    server: &Url,
+    headers: HeaderMap,
+) -> Challenged {
+    let Ok(fetched) = fetcher.knock(server, headers).await else {
         return Challenged::default();
     };
     if fetched.status != 401 {

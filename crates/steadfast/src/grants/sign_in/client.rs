@@ -3,7 +3,7 @@
 use steadfast_core::grant::{Failure, State};
 use steadfast_core::oauth::client::{Auth, Choice, Credential, Known, auth, choose, is_good};
 use steadfast_core::oauth::discovery::canonical;
-use steadfast_core::{Fault, Kind};
+use steadfast_core::{Fault, Kind, Wall};
 use steadfast_store::{
     ClientOrigin, ClientRecord, Error, ExposeSecret as _, GrantClient, GrantRecord, LeaseKey,
     SecretString, SignInRecord, Swap, Version,
@@ -13,8 +13,8 @@ use url::Url;
 use super::{Doors, NotOffered, random_text};
 use crate::clock;
 use crate::config;
-use crate::grants::Grants;
 use crate::grants::machine::belongs_here;
+use crate::grants::{Grants, Owner};
 use crate::perform::discovery::Discovered;
 use crate::perform::fetch::Fetcher;
 use crate::perform::registration::{Registered, register};
@@ -284,6 +284,78 @@ impl Grants {
                 .await?;
         }
         Ok(())
+    }
+
+    /// The issuer does not know the client of a grant any more. Another one is registered at once, and once, so that
+    /// the next link names a client that exists (CR-01). Where that fails, the next link tries again.
+    pub(in crate::grants) async fn register_anew(&self, owner: &Owner, grant: &GrantRecord) {
+        let ClientOrigin::Registered { redirect_uri } = &grant.client.origin else {
+            return;
+        };
+        let (agent, server) = (&owner.0, &owner.1);
+        match self.replace_client(owner, grant, redirect_uri).await {
+            Ok(()) => {
+                tracing::info!(%agent, %server, "the issuer forgot our client; another one is registered")
+            }
+            Err(error) => {
+                tracing::warn!(%error, %agent, %server, "the issuer forgot our client, and registers no other");
+            }
+        }
+    }
+
+    async fn replace_client(
+        &self,
+        owner: &Owner,
+        grant: &GrantRecord,
+        redirect_uri: &str,
+    ) -> Result<(), NotOffered> {
+        let doors = self.doors.read().clone();
+        let (Some(server), Some(doors), Ok(callback)) =
+            (self.server(owner), doors, redirect_uri.parse())
+        else {
+            return Ok(());
+        };
+        self.forget_dead_client(grant).await?;
+        self.withdraw_dead_link(owner).await?;
+        // As for a link, up to the client that it would name.
+        let doors = Doors {
+            callback,
+            document: None,
+            ..doors
+        };
+        let fetcher = self.fetcher(&server);
+        let prepared = self.prepare(owner, &server, &doors, &fetcher, Some(grant));
+        prepared.await?;
+        Ok(())
+    }
+
+    /// An open link whose client is not ours any more leads nowhere.
+    pub(super) async fn withdraw_dead_link(&self, owner: &Owner) -> Result<(), Error> {
+        let Some(open) = self.store.sign_in(&owner.0, &owner.1).await? else {
+            return Ok(());
+        };
+        let ClientOrigin::Registered { redirect_uri } = &open.client.origin else {
+            return Ok(());
+        };
+        let issuer = canonical(&open.issuer);
+        let known = self.store.client(issuer, redirect_uri).await?;
+        if known.is_none_or(|known| known.client_id != open.client.id)
+            && self.store.take_sign_in(&open.state_hash).await?.is_some()
+        {
+            self.show_offer(owner, None);
+        }
+        Ok(())
+    }
+
+    /// Ends the attempts that nobody came back from in time. How many.
+    pub(crate) async fn end_sign_ins(&self, now: Wall) -> Result<usize, Error> {
+        let ended = self.store.take_expired_sign_ins(now).await?;
+        for sign_in in &ended {
+            let (agent, server) = (&sign_in.agent, &sign_in.server);
+            tracing::info!(%agent, %server, "a sign-in ended without a callback");
+            self.doubt_client(sign_in).await?;
+        }
+        Ok(ended.len())
     }
 
     /// The attempt ended badly: whether its client is known still is asked before it is used again (CR-02).

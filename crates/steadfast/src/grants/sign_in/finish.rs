@@ -225,6 +225,7 @@ impl Grants {
         secrets: SignInSecrets,
         granted: Granted,
     ) -> Result<SignedIn, NotSignedIn> {
+        self.left(owner).await;
         let Granted { issued, auth } = granted;
         if !issued.is_bearer() {
             let message = "the provider issued a token that is no bearer token: it wants a proof of possession";
@@ -263,6 +264,7 @@ impl Grants {
         };
         let fed = self.feed(owner, event, along).await?;
         self.follow(owner, &fed);
+        self.leave_if_gone(owner);
         Ok(SignedIn {
             agent: owner.0.clone(),
             server: owner.1.clone(),

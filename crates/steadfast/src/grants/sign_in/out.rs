@@ -1,7 +1,5 @@
 //! Signing out: the provider is told, and the grant is forgotten here in any case.
 
-use std::sync::Arc;
-
 use steadfast_core::{Fault, Kind};
 use steadfast_store::{Error, ExposeSecret as _, GrantRecord, GrantSecrets, LeaseKey, Swap};
 
@@ -60,7 +58,7 @@ impl SignedOut {
 impl Grants {
     /// Revokes the grant and forgets it, after a renewal under way has ended: what that one brings is revoked, too.
     pub(crate) async fn sign_out(
-        self: &Arc<Self>,
+        &self,
         owner: &Owner,
         server: &config::Server,
     ) -> Result<SignedOut, Error> {
@@ -82,10 +80,12 @@ impl Grants {
         let mut outcome = SignedOut::nobody();
         // A sign-in that ends meanwhile replaces the grant: that one is revoked as well.
         while let Some(record) = self.store.grant(&owner.0, &owner.1).await? {
-            let Some(secrets) = self.vault.open_grant(&record)? else {
-                break;
+            outcome = match self.vault.open_grant(&record) {
+                Ok(Some(secrets)) => self.revoke(server, &record, &secrets).await,
+                Ok(None) => break,
+                // Nobody can use them here, and nobody can give them back.
+                Err(error) => SignedOut::new(Revoked::No, error.to_string()),
             };
-            outcome = self.revoke(server, &record, &secrets).await;
             let removed = self.store.remove_grant(&owner.0, &owner.1, record.version);
             if let Swap::Stored(_) = removed.await? {
                 break;
