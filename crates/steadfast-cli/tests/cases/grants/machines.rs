@@ -257,7 +257,7 @@ async fn whoever_signed_a_machine_out_has_it_back_by_a_reload() {
         .unwrap();
     assert_eq!(status, 502, "{answer}");
     let detail = answer["detail"].as_str().unwrap();
-    assert!(detail.contains("client_credentials"), "{answer}");
+    assert!(detail.contains("asks for tokens by itself"), "{answer}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
