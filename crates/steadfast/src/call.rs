@@ -14,7 +14,7 @@ use steadfast_core::{Fault, Revision, ServerName};
 use tokio::sync::mpsc;
 
 use crate::handle::CallHandle;
-use crate::operations::OperationReport;
+use crate::operations::{OperationReport, Tracked};
 use crate::question::ServerRequest;
 use crate::report::Report;
 use crate::send;
@@ -80,26 +80,35 @@ pub enum Answer {
 pub struct AnswerStream {
     ready: VecDeque<Message>,
     rest: Option<mpsc::Receiver<Message>>,
-    cancel_on_drop: Option<CallHandle>,
+    on_drop: OnDrop,
+}
+
+/// What is done where the caller goes away before the last message.
+#[derive(Debug, Default)]
+pub(crate) struct OnDrop {
+    /// The call is cancelled.
+    pub(crate) cancel: Option<CallHandle>,
+    /// The operation goes on without its agent.
+    pub(crate) tracked: Option<Arc<Tracked>>,
 }
 
 impl AnswerStream {
     pub(crate) fn new(
         ready: VecDeque<Message>,
         rest: Option<mpsc::Receiver<Message>>,
-        cancel_on_drop: Option<CallHandle>,
+        on_drop: OnDrop,
     ) -> Self {
         Self {
             ready,
             rest,
-            cancel_on_drop,
+            on_drop,
         }
     }
 
     /// Lets go of it without telling the upstream anything: the process ends, and the next one goes on
     /// with the call.
     pub fn leave(mut self) {
-        self.cancel_on_drop = None;
+        self.on_drop = OnDrop::default();
     }
 
     /// The next message; `None` after the last one. Safe to drop while waiting.
@@ -115,16 +124,33 @@ impl AnswerStream {
             (None, None) => None,
         };
         if matches!(message, Some(Message::Response(_) | Message::Failed(_))) {
-            self.cancel_on_drop = None;
+            self.on_drop = OnDrop::default();
         }
         Poll::Ready(message)
+    }
+
+    /// Whether the response is there, and nobody has taken it.
+    fn has_response(&mut self) -> bool {
+        let is_response = |message: &Message| matches!(message, Message::Response(_));
+        let rest = self.rest.as_mut();
+        self.ready.iter().any(is_response)
+            || rest.is_some_and(|rest| {
+                rest.close();
+                std::iter::from_fn(|| rest.try_recv().ok()).any(|message| is_response(&message))
+            })
     }
 }
 
 impl Drop for AnswerStream {
     fn drop(&mut self) {
-        if let Some(handle) = &self.cancel_on_drop {
+        if let Some(handle) = &self.on_drop.cancel {
             handle.cancel(None);
+        }
+        if let Some(tracked) = self.on_drop.tracked.take() {
+            tracked.agent_left();
+            if self.has_response() {
+                tracked.not_taken();
+            }
         }
     }
 }

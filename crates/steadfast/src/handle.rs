@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use steadfast_store::IdHash;
 use tokio::sync::Notify;
 
 use crate::call::Message;
+use crate::operations::Tracked;
 
 /// What may wait for a caller that is slow to take it.
 const MOST_ASIDES: usize = 64;
@@ -28,6 +29,7 @@ pub(crate) struct HandleInner {
     /// Set once the call is cancelled, with the agent's own words where it used any.
     notice: Mutex<Option<Option<Notice>>>,
     conversation: Option<IdHash>,
+    departure: Mutex<Departure>,
     asides: Mutex<Asides>,
 }
 
@@ -38,6 +40,24 @@ pub struct Notice {
     pub message: Bytes,
     /// Where its `params.requestId` is.
     pub id: Range<usize>,
+}
+
+/// Whether the caller went away, and from which operation.
+#[derive(Debug, Default)]
+struct Departure {
+    has_left: bool,
+    tracked: Weak<Tracked>,
+}
+
+/// A consequential call goes on without its agent, which may come back for the response.
+#[derive(Debug)]
+pub struct Receipt(Arc<Tracked>);
+
+impl Receipt {
+    /// It came back, and has the response.
+    pub fn taken(self) {
+        self.0.taken();
+    }
 }
 
 #[derive(Debug, Default)]
@@ -82,6 +102,24 @@ impl CallHandle {
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.inner.notice.lock().is_some()
+    }
+
+    /// The agent went away without cancelling the call: a consequential one is read on, so that its outcome is known.
+    pub fn agent_left(&self) -> Option<Receipt> {
+        let mut departure = self.inner.departure.lock();
+        departure.has_left = true;
+        let tracked = departure.tracked.upgrade()?;
+        tracked.agent_left();
+        Some(Receipt(tracked))
+    }
+
+    /// The call is this operation.
+    pub(crate) fn track(&self, tracked: &Arc<Tracked>) {
+        let mut departure = self.inner.departure.lock();
+        departure.tracked = Arc::downgrade(tracked);
+        if departure.has_left {
+            tracked.agent_left();
+        }
     }
 
     /// Whether nothing is done for the call any more: only this handle of it is left.

@@ -26,7 +26,6 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::catalog::Catalog;
-use crate::clock;
 use crate::config;
 use crate::configured::Configured;
 use crate::drive::{self, Input};
@@ -34,7 +33,7 @@ use crate::fleet::Fleet;
 use crate::grants::{self, Credential, Grants, Owner, Want};
 use crate::handle::CallHandle;
 use crate::link::{Link, Remembered};
-use crate::operations::Ledger;
+use crate::operations::{Ledger, supervise};
 use crate::perform::dial::Dialer;
 use crate::question::ServerRequest;
 use crate::report::Report;
@@ -42,7 +41,7 @@ use crate::route::Upstream;
 use crate::secrets::Secrets;
 use crate::sleep;
 
-use shared::{Farewells, write_history};
+use shared::{Farewells, first_id, write_history};
 
 use links::Links;
 use telling::Teller;
@@ -129,8 +128,11 @@ impl Keeper {
             .map_err(|message| Fault::new(Kind::Misconfigured, message))?;
         let (history, entries) = mpsc::unbounded_channel();
         let dialer = Arc::new(dialer);
-        let ledger = Ledger::new(Arc::clone(&store), Arc::clone(&vault), &settings.repeat);
         let configured = Arc::<Configured>::default();
+        let ledger = Ledger::open(Arc::clone(&store), Arc::clone(&vault), &settings.repeat);
+        let ledger = ledger
+            .await
+            .map_err(|error| Fault::new(Kind::Misconfigured, error.to_string()))?;
         let secrets = Secrets::load(Arc::clone(&store), vault).await;
         let secrets =
             Arc::new(secrets.map_err(|error| Fault::new(Kind::Misconfigured, error.to_string()))?);
@@ -193,10 +195,19 @@ impl Keeper {
             Arc::downgrade(&inner.grants),
             Arc::clone(&kept),
         ));
-        let tell = tokio::spawn(notices::keep(Arc::downgrade(inner), kept, changes, news));
+        let held = Arc::clone(&inner.ledger);
+        let keep = notices::keep(Arc::downgrade(inner), kept, held, changes, news);
+        let tell = tokio::spawn(keep);
         let every = inner.settings.renewal.check_every.duration();
         let reread = tokio::spawn(vault::follow(Arc::downgrade(inner), every));
-        let background = [write, admit, watch, wake, renew, follow, tidy, tell, reread];
+        let operate = tokio::spawn(supervise(
+            Arc::downgrade(&inner.ledger),
+            Arc::new(operations::Connections(Arc::downgrade(inner))),
+            every,
+        ));
+        let background = [
+            write, admit, watch, wake, renew, follow, tidy, tell, reread, operate,
+        ];
         inner.background.lock().extend(background);
         Ok(keeper)
     }
@@ -311,6 +322,7 @@ impl Keeper {
                 let _ = done.await;
             }
             self.inner.shared.farewells.all().await;
+            self.inner.ledger.flush().await;
         };
         let all = async { tokio::join!(ended, self.inner.grants.finish()) };
         let _ = tokio::time::timeout(Duration::from_secs(2), all).await;
@@ -381,6 +393,7 @@ impl Keeper {
             Arc::clone(&self.inner.listener),
             self.inner.changes.clone(),
             Arc::clone(&self.inner.ids),
+            Arc::clone(&self.inner.ledger),
             Catalog::new(self.inner.settings.catalog.policy(), server.access()),
         ));
         if let Some(record) = &record {
@@ -446,13 +459,6 @@ impl Keeper {
             }
         }
     }
-}
-
-/// A session may outlive this process, and its ids must not come twice (2025-11-25 basic, "Requests":
-/// MUST NOT be reused within the session). So the count begins at the microsecond of the start, which
-/// no count of an earlier process has reached; every JSON parser holds such a number exactly.
-fn first_id() -> i64 {
-    clock::wall().0.saturating_mul(1_000)
 }
 
 /// Asks a driver to end; the receiver tells when it has.

@@ -34,12 +34,15 @@ impl Waiting {
         receiver
     }
 
-    /// An answer came. One that nobody waits for is dropped.
-    pub(crate) fn answered(&self, read: &Envelope, message: Bytes) {
-        if let Some(RpcId::Integer(id)) = read.rpc_id(&message)
-            && let Some(sender) = self.0.lock().remove(&id)
-        {
-            let _ = sender.send(message);
+    /// An answer came. One that nobody waits for comes back.
+    pub(crate) fn answered(&self, read: Envelope, message: Bytes) -> Option<(Envelope, Bytes)> {
+        let sender = match read.rpc_id(&message) {
+            Some(RpcId::Integer(id)) => self.0.lock().remove(&id),
+            Some(RpcId::Raw(_)) | None => None,
+        };
+        match sender {
+            Some(sender) => sender.send(message).err().map(|message| (read, message)),
+            None => Some((read, message)),
         }
     }
 

@@ -66,7 +66,7 @@ pub use grants::{
     BadImport, Callback, Doors, Finished, Import, NotOffered, NotSignedIn, Offer, Revoked,
     SignedIn, SignedOut,
 };
-pub use handle::{CallHandle, Notice};
+pub use handle::{CallHandle, Notice, Receipt};
 pub use keeper::{Change, Isolated, Keeper, Listener, NoticeLink};
 pub use link::{Hello, Link};
 pub use operations::{EvidenceReport, NotDecided, OperationDetails, OperationReport};

@@ -16,7 +16,7 @@ use steadfast_core::now::{Mono, Wall};
 use steadfast_core::question::Refusal;
 use steadfast_core::wire::envelope::{self, Kind as MessageKind};
 use steadfast_core::{
-    AgentName, Deadline, Era, Fault, Generation, Revision, ServerName, connection,
+    AgentName, Deadline, Era, Fault, Generation, Revision, RpcId, ServerName, connection,
 };
 use steadfast_store::IdHash;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
@@ -29,6 +29,7 @@ use crate::grants::Credential;
 use crate::handle::CallHandle;
 use crate::keeper::{Change, Listener};
 use crate::levels::Levels;
+use crate::operations::Ledger;
 use crate::question::ServerRequest;
 use crate::report::{self, FaultReport, GrantReport, Report};
 use crate::route::{Route, Upstream};
@@ -112,6 +113,8 @@ pub struct Link {
     pub(crate) changes: broadcast::Sender<Change>,
     /// The last RPC id; one count for all links.
     ids: Arc<AtomicI64>,
+    /// Where consequential calls are put on record.
+    pub(crate) ledger: Arc<Ledger>,
     stray: Stray,
     pub(crate) private: Option<Private>,
     last_answer: AtomicU64,
@@ -126,6 +129,7 @@ impl Link {
         listener: Arc<RwLock<Option<Arc<dyn Listener>>>>,
         changes: broadcast::Sender<Change>,
         ids: Arc<AtomicI64>,
+        ledger: Arc<Ledger>,
         catalog: Catalog,
     ) -> Self {
         let (agent, server) = credential.owner().clone();
@@ -153,6 +157,7 @@ impl Link {
             listener,
             changes,
             ids,
+            ledger,
             stray: Stray::default(),
             private: None,
             last_answer: AtomicU64::new(0),
@@ -416,8 +421,27 @@ impl Link {
                 self.note_change(&method);
                 self.tell_listener(message);
             }
-            MessageKind::Result | MessageKind::Error => route.waiting.answered(&read, message),
+            MessageKind::Result | MessageKind::Error => {
+                if let Some((read, message)) = route.waiting.answered(read, message) {
+                    self.came_late(&read, message);
+                }
+            }
         }
+    }
+
+    /// An answer that no call waits for: it may settle an operation whose answer was lost.
+    pub(crate) fn came_late(self: &Arc<Self>, read: &envelope::Envelope, message: Bytes) {
+        let Some(RpcId::Integer(id)) = read.rpc_id(&message) else {
+            return;
+        };
+        if !self.ledger.awaits(id) {
+            return;
+        }
+        let (link, read) = (Arc::clone(self), read.clone());
+        tokio::spawn(async move {
+            let owner = (&link.agent, &link.server);
+            link.ledger.came_late(owner, id, &message, &read).await;
+        });
     }
 
     /// Progress that came elsewhere than on the stream of its call: to that call, if it is in flight, and

@@ -44,11 +44,7 @@ fn every_documented_key_is_read() {
     );
     assert_eq!(
         unbuilt(&file),
-        [
-            "servers.booking.tools.create_booking.repeat",
-            "servers.booking.tools.create_booking.duplicate_key",
-            "servers.booking.tools.create_booking.lookup",
-        ],
+        Vec::<String>::new(),
         "everything else in it is the default"
     );
 }

@@ -5,25 +5,8 @@ use super::schema::File;
 
 /// The keys of `file` that would change something if they were built.
 pub(crate) fn unbuilt(file: &File) -> Vec<String> {
-    let mut keys = Vec::new();
-    let mut note = |is_set: bool, key: String| {
-        if is_set {
-            keys.push(key);
-        }
-    };
-    note(
-        file.repeat != steadfast::config::Repeat::default(),
-        "repeat".into(),
-    );
-    for (name, server) in &file.servers {
-        let key = |rest: &str| format!("servers.{name}.{rest}");
-        note(server.cookies, key("cookies"));
-        for (tool, policy) in &server.tools {
-            let key = |rest: &str| key(&format!("tools.{tool}.{rest}"));
-            note(policy.repeat.is_some(), key("repeat"));
-            note(policy.duplicate_key.is_some(), key("duplicate_key"));
-            note(policy.lookup.is_some(), key("lookup"));
-        }
-    }
-    keys
+    let servers = file.servers.iter().filter(|(_, server)| server.cookies);
+    servers
+        .map(|(name, _)| format!("servers.{name}.cookies"))
+        .collect()
 }

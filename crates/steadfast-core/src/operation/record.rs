@@ -49,6 +49,8 @@ pub enum Evidence {
     },
     /// The agent went away.
     AgentLeft,
+    /// Its agent says that it means a further call (`dev.steadfast/repeat`).
+    MeantAsFurther,
     /// What had become of it was given to the identical call that asked for it.
     Delivered,
     /// The provider is asked.

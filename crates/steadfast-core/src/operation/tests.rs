@@ -192,12 +192,18 @@ fn a_refused_repeat_proves_nothing_about_the_first_attempt() {
     let mut played = Played::sent(with_key());
     assert_eq!(played.lose(), [Action::Repeat]);
     played.leave();
-    played.used(Event::Refused {
+    let refused = played.used(Event::Refused {
         bytes_sent: 0,
         proof: "401".into(),
     });
-    assert_eq!(played.state.name(), "held");
+    // A server that was restarted refuses the old session: the contract covers the next try as well.
+    assert_eq!(refused, [Action::Repeat]);
+    assert_eq!(played.state.name(), "not_observed");
     assert_eq!(played.state.executed(), Executed::Unknown);
+    played.used(Event::GivenUp {
+        why: "the server is not available".into(),
+    });
+    assert_eq!(played.state.name(), "held");
 }
 
 #[test]

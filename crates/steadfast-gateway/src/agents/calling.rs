@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use steadfast::{Answer, AnswerStream, Call, CallHandle, Failure, Link, Message, ServerRequest};
+use steadfast::{
+    Answer, AnswerStream, Call, CallHandle, Failure, Link, Message, Receipt, ServerRequest,
+};
 use steadfast_core::Era;
 use steadfast_core::catalog::List;
 use steadfast_core::wire::json;
@@ -230,6 +232,11 @@ impl Calling {
     pub(crate) fn continue_as(&mut self, about: About, leg: Call) {
         self.about = about;
         self.leg = Some(Box::new(leg));
+    }
+
+    /// The agent has gone, and the call goes on without it.
+    pub(crate) fn agent_left(&self) -> Option<Receipt> {
+        self.listening.0.agent_left()
     }
 
     /// Lets go of it without telling the server anything: the next process goes on with the call.

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use steadfast::Receipt;
 use steadfast_core::Revision;
 use steadfast_core::wire::sse;
 use steadfast_store::IdHash;
@@ -190,6 +191,8 @@ struct State {
     ended: bool,
     /// The call whose answer this is, as long as it is not complete.
     call: Option<SessionCall>,
+    /// For when the agent has gone during a consequential call, and comes back for the response.
+    receipt: Option<Receipt>,
     /// Whether a task of its own reads the call, because no agent does.
     pumped: bool,
     /// Which reader is the present one. A later one takes the stream over.
@@ -208,6 +211,7 @@ impl Default for State {
             bytes: 0,
             ended: false,
             call: None,
+            receipt: None,
             pumped: false,
             turn: 0,
             attached: false,
@@ -355,6 +359,9 @@ impl Stream {
         }
         state.attached = false;
         state.waker = None;
+        if let Some(call) = &state.call {
+            state.receipt = call.agent_left();
+        }
         let orphaned = state.call.is_some() && !state.pumped;
         // Without a runtime the process is ending, and the keeper sees to what is under way.
         let Some(runtime) = tokio::runtime::Handle::try_current()
@@ -456,6 +463,12 @@ impl Source for Reader {
             sse::encode(out, Some(&id), None, message);
             self.next += 1;
             state.untaken = state.untaken.max(self.next);
+        }
+        if state.ended
+            && self.next == state.end()
+            && let Some(receipt) = state.receipt.take()
+        {
+            receipt.taken();
         }
         Poll::Ready(!(state.ended && self.next == state.end()))
     }

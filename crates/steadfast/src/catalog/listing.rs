@@ -123,6 +123,16 @@ impl Listing {
         array.into()
     }
 
+    /// Whether the server says that a tool changes nothing (2025-11-25 schema, `ToolAnnotations.readOnlyHint`).
+    pub(crate) fn is_read_only(&self, tool: &str) -> bool {
+        const HINT: [&str; 2] = ["annotations", "readOnlyHint"];
+        self.entry(tool).is_some_and(|entry| {
+            let definition = &entry.definition;
+            let hint = json::at_path(definition, 0..definition.len(), &HINT);
+            hint.and_then(|hint| definition.get(hint)) == Some(b"true")
+        })
+    }
+
     /// The parameters of a tool that are mirrored into headers.
     pub(crate) fn mirrored(&self, tool: &str) -> &[ParamHeader] {
         self.mirrored.get(tool).map_or(&[], Vec::as_slice)

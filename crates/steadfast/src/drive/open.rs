@@ -40,7 +40,7 @@ pub(crate) fn own_meta(revision: Revision) -> String {
     )
 }
 
-const OWN_INFO: &str = concat!(
+pub(crate) const OWN_INFO: &str = concat!(
     r#"{"name":"steadfast","version":""#,
     env!("CARGO_PKG_VERSION"),
     r#""}"#

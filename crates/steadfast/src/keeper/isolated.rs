@@ -61,6 +61,7 @@ impl Keeper {
             Arc::clone(&inner.listener),
             inner.changes.clone(),
             Arc::clone(&inner.ids),
+            Arc::clone(&inner.ledger),
             Catalog::new(inner.settings.catalog.policy(), server.access()),
         );
         let link = Arc::new(link.private_to(Private {

@@ -1,10 +1,12 @@
-//! One notice for each connection that waits for a person: opened once, cleared by itself when it is connected.
+//! One notice for each connection that waits for a person: opened once, cleared by itself when it is connected. Where
+//! operations of it wait as well, it stays open for them until they are settled.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use steadfast_core::connection::State as Connection;
 use steadfast_core::grant::State;
+use steadfast_core::{Fault, Kind};
 use steadfast_store::SharedStore;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
@@ -13,28 +15,38 @@ use super::{Change, Inner};
 use crate::clock;
 use crate::grants::Owner;
 use crate::link::Link;
+use crate::operations::Ledger;
 
 /// Follows every connection that changes.
 pub(super) async fn keep(
     keeper: Weak<Inner>,
     store: SharedStore,
+    ledger: Arc<Ledger>,
     mut changes: broadcast::Receiver<Change>,
     news: watch::Sender<()>,
 ) {
     // What a daemon before this one has told.
-    let mut open: BTreeSet<Owner> = match store.notices().await {
+    let mut open: Open = match store.notices().await {
         Ok(notices) => notices
             .into_iter()
             .filter(|notice| notice.cleared_at.is_none())
-            .map(|notice| (notice.agent, notice.server))
+            .map(|notice| ((notice.agent, notice.server), notice.fault.kind))
             .collect(),
         Err(error) => {
             tracing::warn!(%error, "notices cannot be read");
-            BTreeSet::new()
+            Open::new()
         }
     };
+    let mut held = held_operations(&store).await;
     loop {
-        let changed = match changes.recv().await {
+        let changed = tokio::select! {
+            changed = changes.recv() => changed,
+            () = ledger.held_changed() => {
+                held = held_operations(&store).await;
+                Err(RecvError::Lagged(0))
+            }
+        };
+        let changed = match changed {
             Ok(Change::Connection(report)) => {
                 Some((report.agent.as_str().into(), report.server.as_str().into()))
             }
@@ -61,13 +73,39 @@ pub(super) async fn keep(
             }
         };
         for link in links {
-            settle(&store, &link, &mut open).await;
+            settle(&store, &link, &held, &mut open).await;
         }
         news.send_replace(());
     }
 }
 
-async fn settle(store: &SharedStore, link: &Link, open: &mut BTreeSet<Owner>) {
+/// The notices that are open, and why.
+type Open = BTreeMap<Owner, Kind>;
+
+/// How many operations of each connection wait for a person.
+async fn held_operations(store: &SharedStore) -> BTreeMap<Owner, u64> {
+    match store.held_operations().await {
+        Ok(counts) => counts
+            .into_iter()
+            .map(|held| ((held.agent, held.server), held.count))
+            .collect(),
+        Err(error) => {
+            tracing::warn!(%error, "operations that wait for a person cannot be counted");
+            BTreeMap::new()
+        }
+    }
+}
+
+fn of_operations(count: u64) -> Fault {
+    let calls = match count {
+        1 => "1 call waits".to_owned(),
+        several => format!("{several} calls wait"),
+    };
+    let message = format!("{calls} for a person: nobody knows whether they had their effect");
+    Fault::new(Kind::OperationsHeld, message)
+}
+
+async fn settle(store: &SharedStore, link: &Link, waiting: &BTreeMap<Owner, u64>, open: &mut Open) {
     let owner = (link.agent.clone(), link.server.clone());
     let state = link.view.lock().state.clone();
     let held = link.credential.held();
@@ -83,14 +121,26 @@ async fn settle(store: &SharedStore, link: &Link, open: &mut BTreeSet<Owner>) {
         | Connection::Connected { .. }
         | Connection::Retrying { .. } => of_grant,
     };
-    let is_over = matches!(state, Connection::Connected { .. } | Connection::Disabled);
-    let outcome = match wanted {
+    // What keeps the connection from working goes first: it must be mended before anything can be looked up.
+    let of_operations = waiting.get(&owner).map(|count| of_operations(*count));
+    let is_over = matches!(state, Connection::Connected { .. } | Connection::Disabled)
+        || open.get(&owner) == Some(&Kind::OperationsHeld);
+    let outcome = match wanted.as_ref().or(of_operations.as_ref()) {
         Some(fault) => {
-            open.insert(owner.clone());
-            let told = store.open_notice(&owner.0, &owner.1, &fault, clock::wall());
+            let before = open.insert(owner.clone(), fault.kind);
+            let is_other = before.is_some_and(|before| {
+                (before == Kind::OperationsHeld) != (fault.kind == Kind::OperationsHeld)
+            });
+            if is_other
+                && let Err(error) = store.clear_notice(&owner.0, &owner.1, clock::wall()).await
+            {
+                // It is another matter, which people are told anew.
+                tracing::error!(%error, "a notice cannot be cleared");
+            }
+            let told = store.open_notice(&owner.0, &owner.1, fault, clock::wall());
             told.await.map(|_| ())
         }
-        None if is_over && open.remove(&owner) => {
+        None if is_over && open.remove(&owner).is_some() => {
             let cleared = store.clear_notice(&owner.0, &owner.1, clock::wall());
             cleared.await.map(|_| ())
         }

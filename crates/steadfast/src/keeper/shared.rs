@@ -9,6 +9,7 @@ use steadfast_store::{SharedRecords, Transition};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use crate::clock;
 use crate::config;
 use crate::fleet::Fleet;
 
@@ -71,4 +72,11 @@ pub(super) async fn write_history(
         }
         batch.clear();
     }
+}
+
+/// A session may outlive this process, and its ids must not come twice (2025-11-25 basic, "Requests":
+/// MUST NOT be reused within the session). So the count begins at the microsecond of the start, which
+/// no count of an earlier process has reached; every JSON parser holds such a number exactly.
+pub(super) fn first_id() -> i64 {
+    clock::wall().0.saturating_mul(1_000)
 }

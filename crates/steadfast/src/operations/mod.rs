@@ -2,26 +2,42 @@
 //! appended (architecture, writes 12 to 15). Reads never come here.
 //!
 //! The store is where an operation lives. Every event is fed to the state that is stored, and written by
-//! compare-and-swap.
+//! compare-and-swap: while a call is under way its driver ([`tracked`]) writes, afterwards whoever finds something out.
 //!
 //! | module | what it does |
 //! | --- | --- |
+//! | [`admit`] | whether a call is a further one, and what goes on record |
+//! | [`tracked`], [`scribe`] | one operation under way, and what writes down in order what happens to it |
+//! | [`answer`] | what an answer says about its operation |
+//! | [`live`] | all of them, and the answers that may still come late |
+//! | [`lookup`], [`supervisor`] | what became of it is found out, and what dead daemons left is taken over |
 //! | [`people`] | what a person asks for, and decides |
 //! | [`report`] | the operation object |
 
+mod admit;
+mod answer;
+mod live;
+mod lookup;
 mod people;
 mod report;
+mod scribe;
+mod supervisor;
+mod tracked;
 
 use std::sync::Arc;
 
-use steadfast_core::operation::{self, Contract, Event, Fact, Policy, State};
+use steadfast_core::operation::{self, Action, Contract, Event, Evidence, Fact, Policy, State};
 use steadfast_core::step::Outcome;
-use steadfast_core::{Millis, Now, OperationId, Wall};
-use steadfast_store::{Error, OperationRecord, Problem, SharedStore, Swap, Vault};
-use tokio::sync::broadcast;
+use steadfast_core::{AgentName, Fault, Kind, Millis, Now, OperationId, ServerName, Wall};
+use steadfast_store::{Error, OperationRecord, Present, Problem, SharedStore, Swap, Vault};
+use tokio::sync::{Notify, broadcast};
 
+pub(crate) use admit::{Admitted, Asked, hash_leg};
+use live::Live;
 pub use people::NotDecided;
 pub use report::{EvidenceReport, OperationDetails, OperationReport};
+pub(crate) use supervisor::{Links, supervise};
+pub(crate) use tracked::{AfterLoss, AfterRefusal, Along, Tracked};
 
 use crate::clock;
 use crate::config;
@@ -41,42 +57,64 @@ pub(crate) struct Ledger {
     store: SharedStore,
     vault: Arc<Vault>,
     policy: Policy,
+    /// How long an identical call is in flight before another one is suspected to be its repeat.
+    suspicion: Millis,
     /// The name under which this daemon drives operations.
     name: String,
+    /// Says to others that it is at work, as long as this process lives.
+    _present: Present,
+    /// The operations under way here.
+    live: Live,
     changes: broadcast::Sender<Arc<OperationReport>>,
+    /// What is due may have changed.
+    news: Notify,
+    /// What waits for a person has changed.
+    held: Notify,
 }
 
 /// What an event did.
 #[derive(Clone, Debug)]
 pub(crate) struct Fed {
     pub(crate) record: OperationRecord,
+    pub(crate) actions: Vec<Action>,
     /// Whether it changed anything.
     pub(crate) outcome: Outcome,
 }
 
 impl Ledger {
-    pub(crate) fn new(
+    pub(crate) async fn open(
         store: SharedStore,
         vault: Arc<Vault>,
         settings: &config::Repeat,
-    ) -> Arc<Self> {
+    ) -> Result<Arc<Self>, Error> {
         let mut number = [0; 8];
         // Without random numbers two daemons of one machine differ by their process at least.
         if getrandom::fill(&mut number).is_err() {
             number = u64::from(std::process::id()).to_be_bytes();
         }
-        Arc::new(Self {
+        let name = format!("{:016x}", u64::from_be_bytes(number));
+        Ok(Arc::new(Self {
+            _present: store.appear(&name).await?,
             store,
             vault,
             policy: settings.policy(),
-            name: format!("{:016x}", u64::from_be_bytes(number)),
+            suspicion: settings.suspicion.0,
+            name,
+            live: Live::default(),
             changes: broadcast::Sender::new(CHANGES),
-        })
+            news: Notify::new(),
+            held: Notify::new(),
+        }))
     }
 
     /// Every operation that changes from now on.
     pub(crate) fn changes(&self) -> broadcast::Receiver<Arc<OperationReport>> {
         self.changes.subscribe()
+    }
+
+    /// Waits until there is more, or less, that waits for a person.
+    pub(crate) async fn held_changed(&self) {
+        self.held.notified().await;
     }
 
     /// One step of the machine.
@@ -105,15 +143,21 @@ impl Ledger {
             if step.facts.is_empty() {
                 return Ok(Fed {
                     record,
+                    actions: step.actions,
                     outcome: step.outcome,
                 });
             }
+            let was_held = matches!(record.state, State::Held { .. });
             let mut next = self.entering(&record, step.state, now);
             along(&mut next);
             match self.append(next, &step.facts).await? {
                 Ok(record) => {
+                    if was_held != matches!(record.state, State::Held { .. }) {
+                        self.held.notify_one();
+                    }
                     return Ok(Fed {
                         record,
+                        actions: step.actions,
                         outcome: step.outcome,
                     });
                 }
@@ -128,7 +172,12 @@ impl Ledger {
         let mut next = record.clone();
         next.wake_at = operation::wake_at(&state, now);
         let is_driven = match state {
-            State::Intended { .. } | State::Sent { .. } => true,
+            State::Intended { .. } => true,
+            State::Sent { .. } => {
+                // What an earlier leg was answered is over.
+                (next.undelivered, next.result) = (false, None);
+                true
+            }
             State::NotObserved { .. } => {
                 // Its driver has the first turn.
                 let late = |at: Wall| Wall(at.0.saturating_add_unsigned(GRACE.0));
@@ -165,11 +214,89 @@ impl Ledger {
         }
     }
 
+    /// What is written together with an answer.
+    fn put_along(&self, record: &mut OperationRecord, along: &Along) {
+        if along.leg_hash.is_some() {
+            record.leg_hash = along.leg_hash;
+        }
+        let Some(response) = &along.response else {
+            return;
+        };
+        record.undelivered = along.undelivered;
+        // A key asks for its result again and again; without one it is kept only for whoever did not get it.
+        if along.undelivered || record.key_hash.is_some() {
+            match self.vault.seal_result(&record.id, response) {
+                Ok(sealed) => record.result = Some(sealed),
+                Err(error) => tracing::error!(%error, "a result cannot be kept"),
+            }
+        }
+    }
+
+    /// What is known of it was given to its agent. `None` where somebody else changed it meanwhile.
+    async fn delivered(
+        &self,
+        mut record: OperationRecord,
+        decision: &str,
+    ) -> Result<Option<OperationRecord>, Error> {
+        record.undelivered = false;
+        if record.key_hash.is_none() {
+            record.result = None;
+        }
+        let fact = self.noted(&mut record, Evidence::Delivered, decision);
+        Ok(self.append(record, &[fact]).await?.ok())
+    }
+
+    /// A fact that leaves the state as it is.
+    fn noted(&self, record: &mut OperationRecord, evidence: Evidence, decision: &str) -> Fact {
+        let at = clock::wall();
+        record.changed_at = at;
+        Fact {
+            at,
+            evidence,
+            state: record.state.clone(),
+            decision: decision.to_owned(),
+        }
+    }
+
+    /// Whether the answer to this attempt was lost here, and may still come.
+    pub(crate) fn awaits(&self, rpc_id: i64) -> bool {
+        self.live.awaits(rpc_id)
+    }
+
+    /// An answer that nobody waits for any more: it settles the operation all the same.
+    pub(crate) async fn late_answer(
+        &self,
+        owner: (&AgentName, &ServerName),
+        rpc_id: i64,
+        event: Event,
+        along: Along,
+    ) -> Result<(), Error> {
+        let Some(id) = self.live.take_late(rpc_id) else {
+            return Ok(());
+        };
+        let record = self.store.operation(&id).await?;
+        let record = record.filter(|it| (&it.agent, &it.server) == owner);
+        if let Some(record) = record {
+            let now = clock::now();
+            self.feed(record, &event, now, |record| self.put_along(record, &along))
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until everything that happened here so far is on record.
+    pub(crate) async fn flush(&self) {
+        self.live.flush_all().await;
+    }
+
     /// Tells everyone who watches.
     fn publish(&self, record: &OperationRecord) {
         if self.changes.receiver_count() > 0 {
             let report = Arc::new(OperationReport::from(record));
             let _ = self.changes.send(report);
+        }
+        if record.wake_at.is_some() {
+            self.news.notify_one();
         }
     }
 }
@@ -177,4 +304,17 @@ impl Ledger {
 fn contended(id: &OperationId) -> Error {
     let detail = "other tasks change it all the time, or it is gone";
     Error::new(Problem::Io, format!("the operation {id}"), detail)
+}
+
+/// The SHA-256 of a text, as people read one.
+fn digest_of(text: &str) -> String {
+    use sha2::Digest as _;
+    let digest = sha2::Sha256::digest(text.as_bytes());
+    format!("sha256:{}", report::hex(&digest))
+}
+
+/// Why nothing leaves: what is not on record must not.
+fn unwritten(error: &Error) -> Fault {
+    let message = format!("the call cannot be put on record: {error}");
+    Fault::new(Kind::StoreUnavailable, message)
 }

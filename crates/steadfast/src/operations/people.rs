@@ -5,10 +5,10 @@ use std::sync::Arc;
 use steadfast_core::OperationId;
 use steadfast_core::operation::{Event, State, Verdict};
 use steadfast_core::step::Outcome;
-use steadfast_store::{Error, OperationFilter, OperationRecord};
+use steadfast_store::{Error, OperationFilter, OperationRecord, SecretString};
 use thiserror::Error as ThisError;
 
-use super::{Fed, Ledger, OperationDetails, OperationReport};
+use super::{Fed, Ledger, OperationDetails, OperationReport, Tracked};
 use crate::clock;
 
 /// Why nothing was decided.
@@ -78,6 +78,23 @@ impl Ledger {
             record.undelivered = matches!(record.state, State::Confirmed { .. });
         };
         self.decide(id, event, told).await
+    }
+
+    /// What of an operation is needed to send it again, as a person wants: its params, and what writes it down.
+    pub(crate) fn again(
+        self: &Arc<Self>,
+        record: OperationRecord,
+    ) -> Result<(SecretString, Arc<Tracked>), Error> {
+        let secrets = self.vault.open_operation(&record)?;
+        Ok((secrets.params, Tracked::go_on(self, record)))
+    }
+
+    /// It is not sent again after all.
+    pub(crate) async fn not_again(&self, record: OperationRecord, why: &str) -> Result<(), Error> {
+        let why = why.to_owned();
+        self.feed(record, &Event::GivenUp { why }, clock::now(), |_| {})
+            .await?;
+        Ok(())
     }
 
     async fn decide(

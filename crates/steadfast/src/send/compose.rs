@@ -121,7 +121,7 @@ pub(super) fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {
 /// `None` where a modern server asks a legacy agent for input.
 pub(super) fn answer_for(
     call: &Call,
-    route: &Route,
+    era: Era,
     policy: &Policy,
     message: &Bytes,
     read: &envelope::Envelope,
@@ -129,7 +129,7 @@ pub(super) fn answer_for(
 ) -> Option<Bytes> {
     let mut answer = with_agent_id(call, message, read);
     let is_error = read.kind == envelope::Kind::Error;
-    match (&call.origin, route.era()) {
+    match (&call.origin, era) {
         (Origin::Legacy { .. }, Era::Legacy) | (Origin::Modern { .. }, Era::Modern) => {}
         (Origin::Legacy { .. }, Era::Modern) => {
             answer = Bytes::from(if is_error {

@@ -34,10 +34,10 @@ pub(super) fn begin(
     ready: VecDeque<Message>,
 ) -> AnswerStream {
     let (sender, receiver) = mpsc::channel(stream::BACKLOG);
-    let cancel_on_drop = job.policy.cancel_on_drop.then(|| job.handle.clone());
+    let on_drop = job.on_drop();
     let (link, job) = (Arc::clone(link), Arc::clone(job));
     tokio::spawn(converse(link, job, asked, sender));
-    AnswerStream::new(ready, Some(receiver), cancel_on_drop)
+    AnswerStream::new(ready, Some(receiver), on_drop)
 }
 
 /// Asks the agent, sends the second leg, and passes on what becomes of it.
@@ -92,6 +92,7 @@ impl Job {
             progress: Mutex::new(*self.progress.lock()),
             level: None,
             leg: self.leg + 1,
+            tracked: self.tracked.clone(),
         })
     }
 }

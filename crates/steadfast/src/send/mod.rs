@@ -2,10 +2,13 @@
 //! executed, or where it only reads; everything else ends at once with what is known
 //! (architecture, writes 12 to 15).
 
+mod again;
 mod compose;
 mod input;
 mod once;
+mod policy;
 mod progress;
+mod recorded;
 mod refused;
 mod stream;
 mod take_up;
@@ -22,86 +25,34 @@ use http::uri::PathAndQuery;
 use parking_lot::Mutex;
 use steadfast_core::effect::Executed;
 use steadfast_core::now::Millis;
-use steadfast_core::wire::{envelope, json};
-use steadfast_core::{Effect, Era, Fault, Generation, ServerName};
+use steadfast_core::wire::envelope;
+use steadfast_core::{Era, Fault, Generation, ServerName};
 use tokio::sync::mpsc;
 
-use crate::call::{Answer, Call, Failure, Message, NoSuchTool, NotObserved, Origin};
-use crate::config::OnDisconnect;
+use crate::call::{Answer, Call, Failure, Message, NoSuchTool, NotObserved, OnDrop, WhyKeptBack};
 use crate::handle::CallHandle;
 use crate::levels;
 use crate::link::Link;
+use crate::operations::Tracked;
 use crate::perform::ask::{method_of, note_scope};
 use crate::perform::exchange::exchange;
-use crate::route::{Route, Upstream};
+use crate::route::Route;
 
+use policy::Policy;
+
+pub(crate) use again::send_again;
 pub(crate) use compose::for_leg;
 pub(crate) use progress::{Stray, token_of};
-
-/// What the operator's policy says about one call.
-#[derive(Clone, Debug)]
-struct Policy {
-    method: String,
-    tool: Option<String>,
-    effect: Effect,
-    /// Whether a lost read is asked again.
-    reissue: bool,
-    /// Whether the upstream is told when the caller goes away.
-    cancel_on_drop: bool,
-    /// A stream that lives until somebody closes it: no limits of time.
-    endless: bool,
-}
-
-impl Policy {
-    fn of(call: &Call, upstream: Option<&Upstream>) -> Self {
-        let method = call.envelope.method(&call.message).into_owned();
-        let tool = (method == "tools/call")
-            .then(|| call.params.name.clone())
-            .flatten()
-            .and_then(|range| json::text(&call.message, range))
-            .map(|name| name.into_owned());
-        let configured = upstream
-            .zip(tool.as_ref())
-            .and_then(|(upstream, tool)| upstream.config.tools.get(tool));
-        let effect = match (&tool, configured) {
-            (Some(_), Some(policy)) => policy.effect,
-            (Some(_), None) => Effect::Write,
-            (None, _) => Effect::of_method(&method),
-        };
-        let endless = method == "subscriptions/listen";
-        let on_disconnect = configured.and_then(|policy| policy.on_disconnect);
-        let cancel = match on_disconnect {
-            Some(OnDisconnect::Cancel) => true,
-            Some(OnDisconnect::Observe) => false,
-            None => effect == Effect::Read,
-        };
-        Self {
-            reissue: effect == Effect::Read
-                && !endless
-                && configured.and_then(|policy| policy.reissue).unwrap_or(true),
-            // Before 2026-07-28 a disconnect is not a cancellation (architecture, connections 9).
-            cancel_on_drop: cancel && matches!(call.origin, Origin::Modern { .. }),
-            effect,
-            endless,
-            method,
-            tool,
-        }
-    }
-
-    /// Whether a legacy session is to remember it, and its successors after it.
-    fn is_remembered(&self) -> bool {
-        matches!(
-            self.method.as_str(),
-            "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe"
-        )
-    }
-}
 
 /// Runs a call so that it goes on when its caller goes away.
 pub(crate) fn detached(link: Arc<Link>, call: Call, handle: CallHandle) -> Detached {
     let upstream = link.upstream.read().clone();
-    let policy = Policy::of(&call, upstream.as_deref());
-    let cancel_on_drop = policy.cancel_on_drop.then(|| handle.clone());
+    let policy = Policy::of(&link, &call, upstream.as_deref());
+    let is_recorded = policy.is_recorded();
+    let on_drop = Gone {
+        cancels: policy.cancel_on_drop,
+        handle: (policy.cancel_on_drop || is_recorded).then(|| handle.clone()),
+    };
     let job = Job {
         level: levels::take_note(&link, &call),
         call,
@@ -109,10 +60,16 @@ pub(crate) fn detached(link: Arc<Link>, call: Call, handle: CallHandle) -> Detac
         handle,
         progress: Mutex::default(),
         leg: 1,
+        tracked: None,
+    };
+    let work: Work = if is_recorded {
+        Box::pin(recorded::run(link, job))
+    } else {
+        Box::pin(attempts(link, Arc::new(job), 0))
     };
     Detached {
-        work: Some(run(link, Arc::new(job), 0)),
-        cancel_on_drop,
+        work: Some(work),
+        on_drop,
     }
 }
 
@@ -128,12 +85,22 @@ pub(crate) struct Job {
     level: Option<levels::InUse>,
     /// Which leg of the call it is: 1 until a modern server asks for input.
     leg: u32,
+    /// What is on record of it, for a consequential call.
+    tracked: Option<Arc<Tracked>>,
 }
 
 impl Job {
     /// How the call is ended from outside.
     pub(crate) fn handle(&self) -> &CallHandle {
         &self.handle
+    }
+
+    /// What is done where the caller of a streaming answer goes away.
+    fn on_drop(&self) -> OnDrop {
+        OnDrop {
+            cancel: self.policy.cancel_on_drop.then(|| self.handle.clone()),
+            tracked: self.tracked.clone(),
+        }
     }
 }
 
@@ -142,7 +109,15 @@ type Work = Pin<Box<dyn Future<Output = Answer> + Send>>;
 /// A future that is finished in the background when it is dropped.
 pub(crate) struct Detached {
     work: Option<Work>,
-    cancel_on_drop: Option<CallHandle>,
+    on_drop: Gone,
+}
+
+/// What is done where the caller goes away before there is an answer.
+struct Gone {
+    /// Whether that cancels the call.
+    cancels: bool,
+    /// `None` where nothing is done.
+    handle: Option<CallHandle>,
 }
 
 impl Future for Detached {
@@ -163,8 +138,11 @@ impl Drop for Detached {
         let Some(work) = self.work.take() else {
             return;
         };
-        if let Some(handle) = &self.cancel_on_drop {
-            handle.cancel(None);
+        if let Some(handle) = &self.on_drop.handle {
+            handle.agent_left();
+            if self.on_drop.cancels {
+                handle.cancel(None);
+            }
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(work);
@@ -202,6 +180,19 @@ impl Budget {
         *left = left.saturating_sub(1);
         is_left
     }
+
+    /// Whether a call that was not executed may leave again, which is written down where it is on record.
+    async fn may_go_on(&mut self, job: &Job, sent: Sent, why: Why) -> bool {
+        let is_left = self.take(why);
+        let Some(tracked) = &job.tracked else {
+            return is_left;
+        };
+        if !is_left && why.executed() != Executed::No {
+            // Nothing is proven of the last attempt: it is written down as lost.
+            return false;
+        }
+        Box::pin(recorded::refused(tracked, sent, why)).await && is_left
+    }
 }
 
 /// What became of one try.
@@ -220,6 +211,10 @@ enum Tried {
     Lost(Box<NotObserved>),
     /// A modern server asks a legacy agent for input.
     Asked(Box<input::Asked>),
+    /// It must not leave: what must be on record first is not.
+    Kept(Box<WhyKeptBack>),
+    /// The agent cancelled it after this much had left.
+    Cancelled(Sent),
 }
 
 /// Which part of the budget a further try takes.
@@ -239,7 +234,13 @@ const PATIENCE: Millis = Millis::secs(5);
 /// Sends a call until there is an answer or the budget is used up. `reissued`: how often the read
 /// was asked before.
 fn run(link: Arc<Link>, job: Arc<Job>, reissued: u32) -> Work {
-    Box::pin(attempts(link, job, reissued))
+    if job.tracked.is_none() {
+        return Box::pin(attempts(link, job, reissued));
+    }
+    Box::pin(async move {
+        let answer = attempts(link, Arc::clone(&job), reissued).await;
+        recorded::concluded(&job, answer).await
+    })
 }
 
 async fn attempts(link: Arc<Link>, job: Arc<Job>, mut reissued: u32) -> Answer {
@@ -286,13 +287,13 @@ async fn attempts(link: Arc<Link>, job: Arc<Job>, mut reissued: u32) -> Answer {
                 why,
                 sent,
             } => {
-                if !budget.take(why) {
+                if !budget.may_go_on(&job, sent, why).await {
                     return too_often(&link, policy, sent, why);
                 }
                 after = newer.or(after);
             }
             Tried::Moved { to, sent } => {
-                if !budget.take(Why::Redirect) {
+                if !budget.may_go_on(&job, sent, Why::Redirect).await {
                     return too_often(&link, policy, sent, Why::Redirect);
                 }
                 moved = Some(to);
@@ -300,6 +301,19 @@ async fn attempts(link: Arc<Link>, job: Arc<Job>, mut reissued: u32) -> Answer {
             Tried::Asked(asked) => {
                 let stream = input::begin(&link, &job, *asked, VecDeque::new());
                 return Answer::Stream(stream);
+            }
+            Tried::Kept(why) => {
+                let tool = policy.tool.as_deref().unwrap_or_default();
+                return recorded::kept_back(&link, tool, *why);
+            }
+            Tried::Cancelled(sent) => {
+                Box::pin(job.cancelled(&link, sent)).await;
+                return Answer::Failed(Failure::Cancelled);
+            }
+            Tried::Lost(lost) if job.tracked.is_some() => {
+                if let Err(lost) = Box::pin(job.lost(lost)).await {
+                    return Answer::Failed(Failure::NotObserved(lost));
+                }
             }
             Tried::Lost(lost) => {
                 let wait = lost.fault.as_ref().and_then(|fault| fault.retry_after);
@@ -404,11 +418,7 @@ fn too_often(link: &Link, policy: &Policy, sent: Sent, why: Why) -> Answer {
         Why::Redirect => "the server redirects too often",
     };
     let mut refused = not_observed(link, policy, sent, evidence, None);
-    refused.executed = match why {
-        Why::Session | Why::Unsent | Why::Refused | Why::Headers | Why::Credential => Executed::No,
-        // Who redirects has looked at the request.
-        Why::Redirect => Executed::Unknown,
-    };
+    refused.executed = why.executed();
     Answer::Failed(Failure::NotObserved(refused))
 }
 

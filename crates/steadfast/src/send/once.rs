@@ -85,6 +85,13 @@ pub(super) async fn once(
         moved,
         token: None,
     };
+    if let Some(tracked) = &job.tracked {
+        // On record before the first byte leaves (architecture, writes).
+        if let Err(why) = Box::pin(tracked.leave(id)).await {
+            return Tried::Kept(Box::new(why));
+        }
+        attempt.sent.at = clock::wall();
+    }
     if route.endpoint.is_some() {
         return Box::pin(attempt.over_http_sse(headers, body)).await;
     }
@@ -108,7 +115,9 @@ pub(super) async fn once(
         outcome = exchange(&route.upstream.pool, request, terms) => outcome,
         () = job.handle.inner.cancelled.notified() => {
             attempt.tell_cancelled();
-            return Tried::Done(Answer::Failed(Failure::Cancelled));
+            // What left is not known: everything may have.
+            attempt.sent.proven_unsent = false;
+            return Tried::Cancelled(attempt.sent);
         }
     };
     match outcome {
@@ -185,7 +194,7 @@ impl Attempt<'_> {
             collected = tokio::time::timeout(limit, reply.body.collect(self.route.upstream.max_message)) => collected,
             () = self.job.handle.inner.cancelled.notified() => {
                 self.tell_cancelled();
-                return Tried::Done(Answer::Failed(Failure::Cancelled));
+                return Tried::Cancelled(self.sent);
             }
         };
         let body = match collected {
@@ -259,9 +268,12 @@ impl Attempt<'_> {
     pub(super) fn whole(&self, status: u16, body: &Bytes, read: &envelope::Envelope) -> Whole {
         self.remember(read);
         self.suspect(body);
+        if let Some(tracked) = &self.job.tracked {
+            tracked.answered(body, read);
+        }
         let shaped = compose::answer_for(
             &self.job.call,
-            self.route,
+            self.route.era(),
             &self.job.policy,
             body,
             read,
@@ -401,7 +413,7 @@ impl Attempt<'_> {
             answered = tokio::time::timeout(limit, answer) => answered,
             () = self.job.handle.inner.cancelled.notified() => {
                 self.tell_cancelled();
-                return Tried::Done(Answer::Failed(Failure::Cancelled));
+                return Tried::Cancelled(self.sent);
             }
         };
         match answered {

@@ -42,7 +42,7 @@ pub(super) async fn begin(attempt: &Attempt<'_>, mut events: Events, busy: Busy)
         () = tokio::time::sleep(FIRST_EVENT) => None,
         () = attempt.job.handle.inner.cancelled.notified() => {
             attempt.tell_cancelled();
-            return Tried::Done(Answer::Failed(Failure::Cancelled));
+            return Tried::Cancelled(attempt.sent);
         }
     };
     while let Some(read) = first.take() {
@@ -150,9 +150,7 @@ impl Reader {
         ready: VecDeque<Message>,
         rest: Option<mpsc::Receiver<Message>>,
     ) -> AnswerStream {
-        let job = &self.job;
-        let cancel_on_drop = job.policy.cancel_on_drop.then(|| job.handle.clone());
-        AnswerStream::new(ready, rest, cancel_on_drop)
+        AnswerStream::new(ready, rest, self.job.on_drop())
     }
 
     /// Takes one read; appends what the agent gets.
@@ -203,6 +201,7 @@ impl Reader {
             MessageKind::Result | MessageKind::Error => {
                 let attempt = self.attempt();
                 if !attempt.is_our_answer(&read, &message) {
+                    self.link.came_late(&read, message);
                     return Some(Taken::More);
                 }
                 let whole = attempt.whole(200, &message, &read);
@@ -221,6 +220,9 @@ impl Reader {
             }
             MessageKind::Notification => {
                 self.link.note_change(&read.method(&message));
+                if let Some(tracked) = &self.job.tracked {
+                    tracked.notified(&message, &read);
+                }
                 if compose::is_for(&self.job.call, &self.route, &message, &read) {
                     out.push_back(Message::Notification(message));
                 }
@@ -356,6 +358,7 @@ impl Reader {
             }
             Last::Cancelled => {
                 self.attempt().tell_cancelled();
+                self.job.cancelled(&self.link, self.sent).await;
                 Message::Failed(Failure::Cancelled)
             }
             Last::TimedOut => {
@@ -424,8 +427,16 @@ impl Reader {
         }
     }
 
-    /// A read whose stream was lost is asked again; anything else ends with what is known.
+    /// A read whose stream was lost is asked again, and what is sent under a duplicate-prevention contract once more;
+    /// anything else ends with what is known.
     async fn after_loss(self, lost: Box<NotObserved>, sender: mpsc::Sender<Message>) {
+        let lost = match self.job.lost(lost).await {
+            Ok(()) => {
+                let again = run(self.link, self.job, self.reissued).await;
+                return forward(again, &sender).await;
+            }
+            Err(lost) => lost,
+        };
         if !self.job.policy.reissue || self.reissued > 0 {
             let failed = Message::Failed(Failure::NotObserved(lost));
             let _ = sender.send(failed).await;

@@ -12,7 +12,9 @@ use tokio::sync::mpsc;
 
 use super::once::Attempt;
 use super::stream::{self, Reader, Source};
-use super::{Detached, Job, Policy, Sent, not_observed, post_quietly, wait_for_route};
+use super::{
+    Detached, Gone, Job, Policy, Sent, not_observed, post_quietly, recorded, wait_for_route,
+};
 use crate::call::{Answer, Call, Failure};
 use crate::handle::CallHandle;
 use crate::levels;
@@ -43,24 +45,43 @@ fn take_up(
     replies: Vec<Reply>,
 ) -> Detached {
     let upstream = link.upstream.read().clone();
-    let mut policy = Policy::of(&call, upstream.as_deref());
+    let mut policy = Policy::of(&link, &call, upstream.as_deref());
     policy.reissue = false;
-    let cancel_on_drop = policy.cancel_on_drop.then(|| handle.clone());
-    let job = Arc::new(Job {
+    let on_drop = Gone {
+        cancels: policy.cancel_on_drop,
+        handle: policy.cancel_on_drop.then(|| handle.clone()),
+    };
+    let job = Job {
         level: levels::take_note(&link, &call),
         call,
         policy,
         handle,
         progress: Mutex::default(),
         leg: 2,
-    });
+        tracked: None,
+    };
     Detached {
         work: Some(Box::pin(go_on(link, job, place, replies))),
-        cancel_on_drop,
+        on_drop,
     }
 }
 
-async fn go_on(link: Arc<Link>, job: Arc<Job>, place: Place, replies: Vec<Reply>) -> Answer {
+async fn go_on(link: Arc<Link>, mut job: Job, place: Place, replies: Vec<Reply>) -> Answer {
+    job.tracked = recorded::taken_up(&link, &job, place.rpc_id).await;
+    let job = Arc::new(job);
+    match resumed(link, Arc::clone(&job), place, replies).await {
+        Answer::Failed(Failure::NotObserved(lost)) => {
+            let lost = match job.lost(lost.clone()).await {
+                Ok(()) => lost,
+                Err(reported) => reported,
+            };
+            Answer::Failed(Failure::NotObserved(lost))
+        }
+        answer => answer,
+    }
+}
+
+async fn resumed(link: Arc<Link>, job: Arc<Job>, place: Place, replies: Vec<Reply>) -> Answer {
     let sent = Sent {
         at: place.sent_at,
         bytes: place.bytes_sent,

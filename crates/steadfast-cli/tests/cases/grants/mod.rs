@@ -19,6 +19,7 @@ mod sign_in;
 mod tokens;
 mod truth;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
@@ -96,8 +97,11 @@ impl House {
 
     /// Asserts that a call of the tool succeeds.
     pub(crate) async fn works(&self) {
+        // Each a further call: one that was under way at a kill is held.
+        static CALLS: AtomicU64 = AtomicU64::new(0);
+        let further = json!({ "n": CALLS.fetch_add(1, Ordering::Relaxed) });
         let agent = agent_of(Era::Legacy, &self.daemon).await;
-        let answer = agent.call("add_row", json!({})).await.unwrap();
+        let answer = agent.call("add_row", further).await.unwrap();
         assert!(
             !answer.is_error() && answer.error_code().is_none(),
             "{answer:?}"

@@ -152,7 +152,8 @@ async fn ht_04_the_address_of_a_page_is_never_learned() {
             let answer = rig.agent.call("add_row", json!({})).await.unwrap();
             assert_unknown(&answer, "add_row", "");
             rig.works().await;
-            let answer = rig.agent.call("add_row", json!({})).await.unwrap();
+            let other = json!({ "another": "row" });
+            let answer = rig.agent.call("add_row", other).await.unwrap();
             assert_eq!(answer.text(), "done", "{code}: {answer:?}");
             let last = rig.server.log().calls("add_row").pop().unwrap();
             assert_eq!(last.path, "/mcp", "{code}");

@@ -24,7 +24,8 @@ async fn se_07_a_server_without_session_ids_never_gets_one() {
         daemon.restart().await.unwrap();
         daemon.wait_state("dev", "fake", "connected").await.unwrap();
         for (_, agent) in &agents {
-            assert_done(&agent.call("add_row", json!({})).await.unwrap());
+            let later = json!({ "after": "the restart" });
+            assert_done(&agent.call("add_row", later).await.unwrap());
         }
         let (status, _) = daemon.terminate().await.unwrap();
         assert!(status.success(), "{status:?}");
@@ -48,14 +49,14 @@ async fn se_07_its_404_is_an_error_and_no_loss_of_a_session() {
             .script()
             .on(post("tools/call").times(1))
             .reply(not_found);
-        let answer = agent.call("add_row", json!({})).await.unwrap();
+        let answer = agent.call("add_row", json!({ "of": era })).await.unwrap();
         assert_eq!(answer.error_code(), Some(-32001), "{era}: {answer:?}");
         // One without proves nothing about what the server did.
         server
             .script()
             .on(post("tools/call").times(1))
             .reply(status(404));
-        let answer = agent.call("add_row", json!({})).await.unwrap();
+        let answer = agent.call("add_row", json!({ "of": era })).await.unwrap();
         assert!(answer.is_error(), "{era}: {answer:?}");
         assert_eq!(answer.operation()["executed"], "unknown", "{answer:?}");
         let evidence = answer.operation()["evidence"].as_str().unwrap();

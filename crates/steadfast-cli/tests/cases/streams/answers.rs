@@ -35,8 +35,11 @@ fn one_progress_then(request: &Request, gate: &str, end: End) -> Reply {
         .step(Step::End(end))
 }
 
-async fn start(agent: &Agent, tool: &str) -> testkit::Pending {
-    let params = json!({ "name": tool, "arguments": {}, "_meta": { "progressToken": "mine" } });
+/// Calls that differ are no repeats of each other.
+async fn start(agent: &Agent, tool: &str, number: &str) -> testkit::Pending {
+    let arguments = json!({ "number": number });
+    let params =
+        json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": "mine" } });
     agent.start("tools/call", params).await.unwrap()
 }
 
@@ -48,7 +51,7 @@ async fn broken(server: &Server, agent: &Agent, tool: &str, (gate, end): (&str, 
         .script()
         .first_on(call(tool).times(1))
         .reply_with(reply);
-    let mut pending = start(agent, tool).await;
+    let mut pending = start(agent, tool, gate).await;
     let progress = pending.message().await.unwrap().unwrap();
     assert_eq!(progress["method"], "notifications/progress");
     assert_eq!(progress["params"]["progressToken"], "mine");
@@ -131,8 +134,9 @@ async fn st_01_a_read_whose_stream_ends_is_asked_once_more() {
             for (end, _) in ENDS {
                 let calls = server.log().count("tools/call");
                 let gate = format!("{era} {end:?}");
+                let echoed = json!({ "number": gate }).to_string();
                 let answer = broken(&server, &agent, "echo", (&gate, end)).await;
-                assert_eq!(answer.text(), "{}", "{answer:?}");
+                assert_eq!(answer.text(), echoed, "{answer:?}");
                 let mark = &answer.result()["_meta"]["dev.steadfast/observation"];
                 assert_eq!(mark, &json!({ "reissued": 1 }), "{answer:?}");
                 let calls = server.log().calls("echo").split_off(calls);
@@ -187,7 +191,7 @@ async fn st_01_a_body_that_lasts_as_long_as_its_connection_ends_with_it() {
             .fin();
         server.script().on(call("add_row")).reply(reply);
         for (era, agent) in agents_of_both_eras(&daemon).await {
-            let answer = agent.call("add_row", json!({})).await.unwrap();
+            let answer = agent.call("add_row", json!({ "of": era })).await.unwrap();
             assert!(answer.took < AT_ONCE, "{era}: {answer:?}");
             assert_not_observed(&server, &answer, "stream ended before the response");
         }

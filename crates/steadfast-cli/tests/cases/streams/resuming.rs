@@ -157,7 +157,10 @@ async fn st_05_a_session_lost_with_the_stream_takes_the_answer_along_but_not_the
         let stream = stream_with(&priming("e1", 50)).row().wait_for(&gate).rst();
         server.script().on(call("add_row").times(1)).reply(stream);
         let pending = agent
-            .start("tools/call", json!({ "name": "add_row", "arguments": {} }))
+            .start(
+                "tools/call",
+                json!({ "name": "add_row", "arguments": { "number": number } }),
+            )
             .await
             .unwrap();
         server.gates().arrived(&gate, 1).await;
@@ -174,7 +177,11 @@ async fn st_05_a_session_lost_with_the_stream_takes_the_answer_along_but_not_the
             server.log()
         );
         assert_eq!(
-            agent.call("add_row", json!({})).await.unwrap().text(),
+            agent
+                .call("add_row", json!({ "next": number }))
+                .await
+                .unwrap()
+                .text(),
             "done"
         );
         assert_eq!(server.ledger().rows_of("add_row").unwrap().len(), sent + 1);

@@ -111,3 +111,24 @@ async fn a_changed_policy_counts_from_the_next_call_on() {
 async fn applied_at(daemon: &testkit::Daemon) -> serde_json::Value {
     daemon.get("/api/v1/config").await.unwrap().1["applied_at"].clone()
 }
+
+/// Where the operator trusts the server's annotations, a tool that only reads is a read; any other hint is none.
+#[tokio::test]
+async fn trusted_annotations_make_a_read_of_what_only_reads() {
+    let hinted = [("peek", "readOnlyHint"), ("set", "idempotentHint")];
+    let tools = hinted
+        .map(|(tool, hint)| Tool::new(tool, Action::AddRow).annotations(json!({ hint: true })));
+    let behaviour = Behaviour::modern().with_tools(tools.to_vec());
+    let server = Server::start(behaviour).await;
+    let daemon = daemon(&server).set("servers.fake.trust_annotations", "true");
+    let daemon = daemon.start().await.unwrap();
+    for (era, agent) in &agents_of_both_eras(&daemon).await {
+        for (tool, sent) in [("peek", 2), ("set", 1)] {
+            let lost = call(tool).times(1);
+            server.script().on(lost).reply(Reply::new().row().rst());
+            agent.call(tool, key(era)).await.unwrap();
+            assert_eq!(calls(&server, tool, era), sent, "{era} {tool}");
+        }
+    }
+    assert_nothing_follows(&server).await;
+}

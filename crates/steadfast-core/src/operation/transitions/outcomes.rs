@@ -14,7 +14,7 @@ pub(super) fn refused(state: State, bytes_sent: u64, proof: String, cx: &Context
     let evidence = Evidence::Refused { bytes_sent, proof };
     if trail.unknown > 0 {
         // That this attempt was refused proves nothing about the one before it.
-        return find_out(trail, evidence, None, cx);
+        return go_on(trail, evidence, None, cx);
     }
     if trail.asked {
         // The legs before it were answered.
@@ -52,6 +52,11 @@ pub(super) fn lost(
         bytes_sent,
         evidence: what,
     };
+    go_on(trail, evidence, retry_after, cx)
+}
+
+/// An attempt may have been executed: it is sent once more where the contract covers that, else looked into.
+fn go_on(trail: Trail, evidence: Evidence, retry_after: Option<Millis>, cx: &Context<'_>) -> Step {
     match again(&trail, retry_after, cx) {
         Ok(state) => {
             let decision = "the duplicate-prevention contract covers a repeat: it is sent again with the same key";

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use steadfast::{Answer, Call, CallHandle, Link};
+use steadfast::{Answer, Call, CallHandle, Link, Receipt};
 use steadfast_core::{Era, RpcId};
 
 use super::{json_answer, origin};
@@ -155,6 +155,11 @@ pub(crate) enum Step {
 impl SessionCall {
     pub(super) fn new(calling: Calling, under_way: UnderWay) -> Self {
         Self { calling, under_way }
+    }
+
+    /// The agent has gone, and the call goes on without it.
+    pub(crate) fn agent_left(&self) -> Option<Receipt> {
+        self.calling.agent_left()
     }
 
     /// What comes next. After `Last` or `End` it is `End`.
