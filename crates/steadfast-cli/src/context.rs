@@ -83,7 +83,7 @@ impl Context {
     }
 
     /// The running daemon, if there is one.
-    fn find_daemon(&self) -> Result<Option<Client>, Failure> {
+    pub(crate) fn find_daemon(&self) -> Result<Option<Client>, Failure> {
         let Some(url) = self.address()? else {
             return Ok(None);
         };

@@ -71,6 +71,8 @@ codes! {
     VAULT_REFERENCE = 9 "vault_reference" Person "Set the secret with `steadfast vault set NAME`.";
     /// A part of Steadfast that is not built yet.
     NOT_BUILT = 10 "not_built" Person "This part comes with a later version; CHANGELOG.md says what is there today.";
+    /// The server is switched off.
+    SERVER_DISABLED = 11 "server_disabled" Person "Switch it on with `steadfast server enable NAME`.";
 
     // Faults of a connection.
     /// No answer in time.
@@ -135,6 +137,10 @@ codes! {
     OPERATIONS_HELD = 48 "operations_held" Person "Look up at the provider what became of them, and say so: `steadfast operations list --state held`, then `steadfast operations settle ID`.";
     /// An operation cannot be decided, or looked up, as it stands.
     OPERATION_NOT_DECIDED = 49 "operation_not_decided" Person "See how it stands with `steadfast operations show ID`.";
+
+    // What a grant is worth.
+    /// There is no refresh token.
+    UNRENEWABLE = 50 "unrenewable" Person "Sign in again before the grant ends; it cannot be renewed without a refresh token.";
 
     // The store.
     /// The store cannot be opened, read or written.

@@ -19,6 +19,7 @@
 //! 8. [`gate`] and [`sleep`]: what concerns a whole fleet of connections.
 //! 9. [`merged`]: what the servers of an agent are together.
 //! 10. [`mod@reference`]: secrets that the configuration names.
+//! 11. [`doctor`]: which fault it is, and who must act.
 //!
 //! # How to drive a machine
 //!
@@ -40,6 +41,7 @@ pub mod catalog;
 pub mod code;
 pub mod connection;
 pub mod deadline;
+pub mod doctor;
 pub mod effect;
 pub mod fault;
 pub mod gate;

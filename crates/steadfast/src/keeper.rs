@@ -1,6 +1,7 @@
 //! All links, kept in step with the configuration.
 
 mod consent;
+mod doctor;
 mod housekeeping;
 mod isolated;
 mod leaving;
@@ -46,8 +47,7 @@ use shared::{Farewells, first_id, write_history};
 use links::Links;
 use telling::Teller;
 
-pub use isolated::Isolated;
-pub use links::NoticeLink;
+pub use self::{doctor::NotExamined, isolated::Isolated, links::NoticeLink};
 pub(crate) use shared::Shared;
 
 /// What happened to a connection: feeds the change stream.

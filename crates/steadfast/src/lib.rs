@@ -10,7 +10,8 @@
 //! 5. `catalog`: the lists of a server. [`question`]: what a server asks its agent.
 //! 6. `operations`: the ledger of consequential calls.
 //! 7. `drive`: the task that moves the machines of one connection.
-//! 8. `perform`: sockets. Dialling, the pool, one HTTP exchange, reading event streams.
+//! 8. [`doctor`]: what is wrong with a connection, and who must act.
+//! 9. `perform`: sockets. Dialling, the pool, one HTTP exchange, reading event streams.
 //!
 //! # Example
 //!
@@ -38,6 +39,7 @@ pub mod clock;
 pub mod config;
 mod configured;
 mod cookies;
+pub mod doctor;
 mod drive;
 mod fleet;
 mod grants;
@@ -67,7 +69,7 @@ pub use grants::{
     SignedIn, SignedOut,
 };
 pub use handle::{CallHandle, Notice, Receipt};
-pub use keeper::{Change, Isolated, Keeper, Listener, NoticeLink};
+pub use keeper::{Change, Isolated, Keeper, Listener, NotExamined, NoticeLink};
 pub use link::{Hello, Link};
 pub use operations::{EvidenceReport, NotDecided, OperationDetails, OperationReport};
 pub use question::{Place, Reply, ServerRequest};

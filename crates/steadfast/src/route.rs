@@ -114,6 +114,19 @@ impl Upstream {
         })
     }
 
+    /// With this credential as if it were configured: nothing is renewed where the server refuses it.
+    pub(crate) fn carrying(mut self, bearer: HeaderValue) -> Self {
+        self.headers.insert(AUTHORIZATION, bearer);
+        self
+    }
+
+    /// The headers that may be credentials, as they are sent.
+    pub(crate) fn sensitive_headers(&self) -> Vec<HeaderValue> {
+        let outgoing = self.outgoing(Method::GET, self.headers.clone(), Bytes::new());
+        let values = outgoing.headers.into_iter().map(|(_, value)| value);
+        values.filter(HeaderValue::is_sensitive).collect()
+    }
+
     /// The key under which what was learned about the server is remembered.
     pub(crate) fn address(&self) -> &str {
         self.config.url.as_str()

@@ -4,6 +4,7 @@ pub(crate) mod agent;
 pub(crate) mod apply;
 pub(crate) mod call;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod grant;
 pub(crate) mod import;

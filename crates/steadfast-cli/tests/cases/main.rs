@@ -5,6 +5,7 @@
 mod bridge;
 mod catalog;
 mod common;
+mod doctor;
 mod grants;
 mod merged;
 mod operating;

@@ -167,16 +167,10 @@ fn wrong_usage_ends_with_2() {
 
 #[test]
 fn what_comes_later_says_so() {
-    for command in ["operations", "doctor", "connect"] {
-        let ended = run(&[command, "a", "--b", "c"]);
-        assert_eq!(ended.code, Some(1), "{ended:?}");
-        assert!(
-            ended.err.starts_with(&format!(
-                "error[SF0010]: `steadfast {command}` is not built yet\nhint: "
-            )),
-            "{ended:?}"
-        );
-    }
+    let ended = run(&["connect", "a", "--b", "c"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let said = "error[SF0010]: `steadfast connect` is not built yet\nhint: ";
+    assert!(ended.err.starts_with(said), "{ended:?}");
 }
 
 #[test]

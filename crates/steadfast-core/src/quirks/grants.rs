@@ -98,7 +98,7 @@ fn refusal(answer: &TokenAnswer<'_>, code: &str, dead_codes: &[String]) -> Failu
     } else {
         known.map(|(_, about)| *about)
     };
-    let name = printable(code);
+    let name = error_code(code);
     match about {
         Some(About::Grant) => {
             let message = format!("the provider refuses the grant: {name}");
@@ -150,7 +150,8 @@ fn excerpt(answer: &TokenAnswer<'_>) -> String {
 }
 
 /// An error code as RFC 6749 section 5.2 allows it; anything else is not repeated.
-fn printable(code: &str) -> &str {
+#[must_use]
+pub fn error_code(code: &str) -> &str {
     let is_code = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     if code.len() <= 64 && code.bytes().all(is_code) {
         code

@@ -19,7 +19,7 @@ use crate::revision::Era;
 
 pub use excerpt::sanitise;
 pub use faults::{fault_of, scope_insufficient};
-pub use grants::{TokenAnswer, token_answer};
+pub use grants::{TokenAnswer, error_code, token_answer};
 pub use results::blames_token;
 pub use rules::{Codes, Meaning, RULES, Rule};
 

@@ -4,6 +4,7 @@ mod call;
 mod changes;
 mod configuration;
 mod connections;
+mod doctor;
 mod grants;
 pub(crate) mod oauth;
 mod operations;
@@ -50,6 +51,7 @@ pub(crate) fn router(state: State) -> Router {
         .merge(configuration::routes())
         .merge(grants::routes())
         .merge(operations::routes())
+        .merge(doctor::routes())
         .merge(vault::routes())
         .merge(sign_in::routes())
         .merge(call::routes())

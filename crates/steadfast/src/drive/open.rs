@@ -109,7 +109,7 @@ pub(crate) async fn open(
 
 /// A question that changes nothing, for a legacy server: ping, or the list of tools where it is known
 /// not to know ping (OP-05).
-pub(super) fn harmless(link: &Link, id: i64) -> Bytes {
+pub(crate) fn harmless(link: &Link, id: i64) -> Bytes {
     let method = if link.knows_no_ping() {
         "tools/list"
     } else {
@@ -355,7 +355,7 @@ impl Handshake<'_> {
     }
 }
 
-pub(super) fn discover(id: i64, revision: Revision) -> String {
+pub(crate) fn discover(id: i64, revision: Revision) -> String {
     let meta = own_meta(revision);
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"server/discover","params":{{"_meta":{meta}}}}}"#
@@ -368,6 +368,10 @@ fn initialize(link: &Link, id: i64, revision: Revision) -> String {
         Some(private) => private.client.capabilities.as_str(),
         None => own_capabilities(revision),
     };
+    initialize_with(id, revision, capabilities)
+}
+
+pub(crate) fn initialize_with(id: i64, revision: Revision, capabilities: &str) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"initialize","params":{{"protocolVersion":"{revision}","capabilities":{capabilities},"clientInfo":{OWN_INFO}}}}}"#
     )
@@ -409,7 +413,8 @@ fn abandon(upstream: &Arc<Upstream>, revision: Option<Revision>, session: Sessio
     tokio::spawn(async move { end(&upstream, revision, &session).await });
 }
 
-async fn end(upstream: &Upstream, revision: Option<Revision>, session: &SessionId) {
+/// The same, where no route was made of it.
+pub(crate) async fn end(upstream: &Upstream, revision: Option<Revision>, session: &SessionId) {
     let limit = std::time::Duration::from_secs(2);
     let ending = async {
         if upstream.ready().await.is_ok() {

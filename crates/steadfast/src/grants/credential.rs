@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
-use steadfast_core::Fault;
 use steadfast_core::grant::Event;
 use steadfast_core::identity::GrantGeneration;
+use steadfast_core::{AgentName, Fault, ServerName};
 
 use super::slot::ScopeChange;
 use super::step_up::Refused;
@@ -27,6 +27,12 @@ impl Credential {
             owner,
             slot,
         }
+    }
+
+    /// Of nobody: for requests without a grant.
+    pub(crate) fn of_nobody(grants: &Arc<Grants>) -> Self {
+        let owner = (AgentName::from(""), ServerName::from(""));
+        Self::new(Arc::clone(grants), owner, Arc::new(Slot::new()))
     }
 
     /// Whose it is, and for which server.

@@ -17,6 +17,7 @@
 //! | [`machine`] | clients that ask for tokens for themselves |
 //! | [`identity`] | the same for a person whom an organisation's identity provider vouches for |
 //! | [`import`] | tokens from elsewhere |
+//! | [`looked`] | what the doctor sees of a grant |
 //! | [`step_up`] | calls that want more than is granted |
 //! | [`sign_in`] | tokens that a person gets us, and giving them back |
 
@@ -27,6 +28,7 @@ mod identity;
 mod import;
 mod lease;
 mod leaving;
+mod looked;
 mod machine;
 mod renewal;
 mod sign_in;
@@ -52,7 +54,9 @@ use tokio::sync::{Notify, Semaphore, broadcast, mpsc, watch};
 pub(crate) use clocks::Woke;
 pub(crate) use credential::Credential;
 pub use import::{BadImport, Import};
+pub(crate) use looked::Looked;
 pub(crate) use machine::Want;
+pub(crate) use sign_in::obstacle;
 pub use sign_in::{
     Callback, Doors, Finished, NotOffered, NotSignedIn, Offer, Revoked, SignedIn, SignedOut,
 };

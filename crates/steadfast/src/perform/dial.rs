@@ -179,6 +179,35 @@ impl Dialer {
         }
     }
 
+    /// Where a name leads, in words, without connecting to it.
+    pub(crate) async fn look_up(&self, origin: &Origin) -> Result<String, Fault> {
+        let host = origin.host.trim_matches(['[', ']']);
+        if let Some(fixed) = self.network.resolve.get(host) {
+            return Ok(format!("network.resolve says {}", fixed.address()));
+        }
+        if host.parse::<std::net::IpAddr>().is_ok() {
+            return Ok("an address, no name".to_owned());
+        }
+        if let Some(proxy) = self.proxy_for(origin) {
+            let proxy = proxy.host_str().unwrap_or_default().to_owned();
+            return Ok(format!("the proxy {proxy} looks it up"));
+        }
+        let found = tokio::net::lookup_host((host, origin.port));
+        let addresses = match tokio::time::timeout(self.timeout, found).await {
+            Ok(Ok(addresses)) => addresses,
+            Ok(Err(error)) => {
+                let message = format!("the name {host} has no address: {}", plain(&error));
+                return Err(Fault::new(Kind::Network, message));
+            }
+            Err(_) => {
+                let message = format!("the name {host} was not found in time");
+                return Err(Fault::new(Kind::Timeout, message));
+            }
+        };
+        let addresses: Vec<String> = addresses.map(|found| found.ip().to_string()).collect();
+        Ok(addresses.join(", "))
+    }
+
     /// Whether a name or address is private by itself, or because the operator says where it is. `network.resolve`
     /// is trusted, unless its entry asks to be judged as a public name.
     pub(crate) fn is_private_place(&self, origin: &Origin) -> bool {

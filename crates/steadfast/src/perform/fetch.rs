@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method};
+use parking_lot::Mutex;
 use steadfast_core::oauth::reach::Reach;
 use steadfast_core::quirks::Media;
 use steadfast_core::{Fault, Kind, Millis, Revision};
@@ -33,6 +34,39 @@ pub(crate) struct Fetcher {
     reach: Reach,
     limit: Duration,
     kept: Kept,
+    trail: Option<Trail>,
+}
+
+/// What was asked and what came back, for whoever wants to show it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trail(Arc<Mutex<Vec<Asked>>>);
+
+/// One request of a trail.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) url: Url,
+    pub(crate) status: Option<u16>,
+    /// The request and its answer, in words.
+    pub(crate) line: String,
+}
+
+impl Trail {
+    /// What came since it was last taken.
+    pub(crate) fn take(&self) -> Vec<Asked> {
+        std::mem::take(&mut self.0.lock())
+    }
+
+    fn add(&self, method: &Method, url: &Url, outcome: &Result<Fetched, NotFetched>) {
+        let (status, answer) = match outcome {
+            Ok(fetched) => (Some(fetched.status), fetched.status.to_string()),
+            Err(not) => (None, not.fault.message.clone()),
+        };
+        self.0.lock().push(Asked {
+            url: url.clone(),
+            status,
+            line: format!("{method} {url}: {answer}"),
+        });
+    }
 }
 
 /// What came back.
@@ -77,6 +111,7 @@ impl Fetcher {
             reach,
             limit,
             kept: Kept::default(),
+            trail: None,
         }
     }
 
@@ -92,6 +127,13 @@ impl Fetcher {
         self
     }
 
+    /// The same, leaving a trail.
+    pub(crate) fn trailing(mut self) -> (Self, Trail) {
+        let trail = Trail::default();
+        self.trail = Some(trail.clone());
+        (self, trail)
+    }
+
     /// For an address that the operator configured: it may be anywhere.
     pub(crate) fn for_operator(dialer: &Arc<Dialer>, limit: Duration) -> Self {
         Self {
@@ -99,6 +141,7 @@ impl Fetcher {
             reach: Reach::Anywhere,
             limit,
             kept: Kept::default(),
+            trail: None,
         }
     }
 
@@ -183,6 +226,20 @@ impl Fetcher {
     }
 
     async fn send(
+        &self,
+        method: Method,
+        url: &Url,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Fetched, NotFetched> {
+        let outcome = self.send_once(method.clone(), url, headers, body).await;
+        if let Some(trail) = &self.trail {
+            trail.add(&method, url, &outcome);
+        }
+        outcome
+    }
+
+    async fn send_once(
         &self,
         method: Method,
         url: &Url,

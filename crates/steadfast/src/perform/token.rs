@@ -8,8 +8,8 @@ use http::{HeaderMap, HeaderValue};
 use steadfast_core::grant::Failure;
 use steadfast_core::oauth::assertion::ASSERTION_TYPE;
 use steadfast_core::oauth::client::{Auth, other};
-use steadfast_core::quirks::{TokenAnswer, token_answer};
-use steadfast_core::wire::token::Issued;
+use steadfast_core::quirks::{TokenAnswer, error_code, token_answer};
+use steadfast_core::wire::token::{self as wire, Issued, Said};
 use steadfast_core::{Fault, Kind};
 use url::Url;
 
@@ -265,6 +265,41 @@ fn proof<'a>(
         Auth::None => fields.push(("client_id", &client.id)),
     }
     headers
+}
+
+/// A grant type that no provider has: what it is asked for cannot succeed, and nothing is presented that could be spent.
+/// It says in the provider's log who asked.
+const NO_GRANT: &str = "steadfast_doctor";
+
+/// Asks an endpoint whether it is a token endpoint, and where `client` is given whether it knows that client. A refusal
+/// is what a token endpoint must answer (RFC 6749 section 5.2); it is given back in words.
+///
+/// # Errors
+///
+/// How it answered otherwise.
+pub(crate) async fn knock(
+    fetcher: &Fetcher,
+    endpoint: &Url,
+    client: Option<&Client>,
+) -> Result<String, Failure> {
+    let mut fields = vec![("grant_type", NO_GRANT)];
+    let mut headers = HeaderMap::new();
+    if let Some(client) = client {
+        headers = proof(client, client.auth, None, &mut fields);
+    }
+    let fetched = fetcher.post_form(endpoint, &fields, headers).await;
+    let fetched = fetched.map_err(|not| unanswered(&not))?;
+    let secret = client.and_then(|client| client.secret.as_deref());
+    let masked = mask(&fetched.body, secret.as_slice());
+    let said = match wire::read(&masked) {
+        Said::Error { code, .. } => format!("{}, {}", fetched.status, error_code(&code)),
+        Said::Issued(_) | Said::Nothing => fetched.status.to_string(),
+    };
+    match read(&fetched, &masked, &[]) {
+        Err(Failure::Client(refused)) if client.is_some() => Err(Failure::Client(refused)),
+        Ok(_) | Err(Failure::Structured(_) | Failure::Grant(_) | Failure::Client(_)) => Ok(said),
+        Err(other) => Err(other),
+    }
 }
 
 /// A request that left and was not answered may have spent the token; one that never left has not.

@@ -282,6 +282,11 @@ pub(in crate::grants) async fn challenged(
     }
 }
 
+/// What of the issuer keeps a person from signing in.
+pub(crate) fn obstacle(found: &Discovered) -> Option<Fault> {
+    ends(found).err()
+}
+
 /// The endpoints, if the issuer can be signed in at safely.
 fn ends(found: &Discovered) -> Result<Ends, Fault> {
     let refused = |why: &str| {

@@ -136,6 +136,35 @@ impl Grants {
         })
     }
 
+    /// Which client would be chosen, without registering one or asking anybody.
+    pub(crate) async fn client_to_be(
+        &self,
+        server: &config::Server,
+        found: &Discovered,
+        doors: &Doors,
+    ) -> Result<Choice, NotOffered> {
+        let endpoint = found.issuer.token_endpoint.as_ref();
+        let wanted = Wanted {
+            server,
+            found,
+            token_endpoint: endpoint.unwrap_or(&server.url),
+            doors,
+            scopes: &[],
+            before: None,
+        };
+        let redirect_uri = doors.callback.as_str();
+        let lifetime = self.attempt_lifetime.0;
+        let registered = self.store.client(wanted.issuer(), redirect_uri).await?;
+        let registered =
+            registered.filter(|client| is_good(client.expires_at, clock::wall(), lifetime));
+        Ok(choose(Known {
+            configured: wanted.configured()?.is_some(),
+            registered: registered.is_some(),
+            metadata_document: wanted.document().is_some(),
+            can_register: found.issuer.registration_endpoint.is_some(),
+        }))
+    }
+
     /// The client that was registered before, if it is good still.
     async fn registered(
         &self,

@@ -19,6 +19,7 @@ use steadfast_store::{Error, Problem};
 use url::Url;
 
 pub(super) use begin::challenged;
+pub(crate) use begin::obstacle;
 pub use finish::{Callback, Finished, NotSignedIn, SignedIn};
 pub use out::{Revoked, SignedOut};
 
