@@ -9,7 +9,8 @@
 //! | [`load`] | the agents that call, and (`hold`) the agents that merely stay connected |
 //! | [`driver`] | starts the others, rotates through them in short slices, and reports |
 //!
-//! [`fleet`] is a run of its own: thousands of connections on one daemon. [`report`] turns what was measured into ratios: they carry over to other machines, the times do not.
+//! [`fleet`] is a run of its own: thousands of connections on one daemon. So is [`grants`]: a hundred thousand grants to
+//! renew. [`report`] turns what was measured into ratios: they carry over to other machines, the times do not.
 
 #![allow(
     clippy::print_stdout,
@@ -17,8 +18,10 @@
     reason = "what it prints is what it is for"
 )]
 
+mod bounds;
 mod driver;
 mod fleet;
+mod grants;
 mod hop;
 mod load;
 mod measure;
@@ -44,6 +47,8 @@ fn main() -> ExitCode {
     let outcome = match part {
         None => driver::run(&run),
         Some(Part::Fleet(options)) => fleet::run(&options),
+        Some(Part::Grants(options)) => grants::run(&options),
+        Some(Part::Issuers(options)) => grants::serve(&options),
         Some(Part::Upstream) => upstream::run(),
         Some(Part::Hop(options)) => hop::run(&options),
         Some(Part::Load(options)) => load::run(&options),

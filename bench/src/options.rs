@@ -23,6 +23,11 @@ pub(crate) struct Arguments {
 pub(crate) enum Part {
     /// Thousands of connections on one daemon: cold start, memory, idle CPU, and a server that swallows everything
     Fleet(FleetOptions),
+    /// Many grants that expire within one hour, at issuers that refuse more than so many token requests per second
+    Grants(GrantsOptions),
+    /// The issuers of those grants
+    #[command(hide = true)]
+    Issuers(IssuersOptions),
     /// The MCP server behind everything
     #[command(hide = true)]
     Upstream,
@@ -103,6 +108,54 @@ pub(crate) struct FleetOptions {
     /// A binary to measure; by default the release build of this checkout is made and taken
     #[arg(long, value_name = "FILE")]
     pub(crate) steadfast: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct GrantsOptions {
+    /// How many grants there are
+    #[arg(long, default_value_t = 100_000)]
+    pub(crate) grants: usize,
+    /// How many issuers they are from
+    #[arg(long, default_value_t = 50)]
+    pub(crate) issuers: usize,
+    /// In how many seconds an hour passes. The lifetime of tokens and the settings are scaled, the limit of issuers is not
+    #[arg(long, default_value_t = 600)]
+    pub(crate) hour: u64,
+    /// How many token requests per second an issuer answers; it refuses more with 429 and Retry-After
+    #[arg(long, default_value_t = 20)]
+    pub(crate) rate: u32,
+    /// When each grant expires follows from this number
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+impl GrantsOptions {
+    /// The arguments from which they are read back.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let Self {
+            grants,
+            issuers,
+            hour,
+            rate,
+            seed,
+        } = self;
+        vec![
+            format!("--grants={grants}"),
+            format!("--issuers={issuers}"),
+            format!("--hour={hour}"),
+            format!("--rate={rate}"),
+            format!("--seed={seed}"),
+        ]
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct IssuersOptions {
+    #[command(flatten)]
+    pub(crate) grants: GrantsOptions,
+    /// The data directory that is filled
+    #[arg(long)]
+    pub(crate) data: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use self::daemon::Daemon;
 use self::hole::Hole;
+use crate::bounds::Bounds;
 use crate::load::Slice;
 use crate::options::{FleetOptions, Target};
 use crate::process::Process;
@@ -157,24 +158,4 @@ async fn p99(target: &Target) -> Outcome<f64> {
     let line = load.line(SLICE + START_WITHIN).await?;
     load.ended(START_WITHIN).await?;
     Ok(serde_json::from_str::<Slice>(&line)?.p99 as f64)
-}
-
-/// Which bounds were exceeded.
-#[derive(Debug, Default)]
-struct Bounds(Vec<&'static str>);
-
-impl Bounds {
-    fn keep(&mut self, what: &'static str, is_kept: bool) {
-        if !is_kept {
-            self.0.push(what);
-        }
-    }
-
-    fn kept(self) -> Outcome {
-        if self.0.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("beyond its bound: {}", self.0.join(", ")).into())
-        }
-    }
 }

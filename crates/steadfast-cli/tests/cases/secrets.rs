@@ -2,6 +2,7 @@
 
 mod canaries;
 mod exposure;
+mod grants;
 mod proxies;
 mod vault;
 

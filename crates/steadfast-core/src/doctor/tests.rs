@@ -42,6 +42,7 @@ fn refused(tokens: Tokens, kind: Kind) -> Grant {
         fault: fault(kind),
         at: NOW,
         recheck: Recheck::Never,
+        ended: false,
         strikes: Strikes::default(),
     }
 }

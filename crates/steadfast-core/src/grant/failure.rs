@@ -56,6 +56,23 @@ impl Failure {
         }
     }
 
+    /// The same in other words.
+    #[must_use]
+    pub fn reworded(self, words: impl FnOnce(&str) -> String) -> Self {
+        let reworded = |fault: Fault| Fault {
+            message: words(&fault.message),
+            ..fault
+        };
+        match self {
+            Self::Temporary(fault) => Self::Temporary(reworded(fault)),
+            Self::Moved(fault) => Self::Moved(reworded(fault)),
+            Self::OutcomeLost(fault) => Self::OutcomeLost(reworded(fault)),
+            Self::Grant(fault) => Self::Grant(reworded(fault)),
+            Self::Client(fault) => Self::Client(reworded(fault)),
+            Self::Structured(fault) => Self::Structured(reworded(fault)),
+        }
+    }
+
     /// What is said of it.
     #[must_use]
     pub const fn fault(&self) -> &Fault {

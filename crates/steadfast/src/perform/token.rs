@@ -2,7 +2,6 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 use steadfast_core::grant::Failure;
@@ -202,16 +201,14 @@ async fn once(
         .map(|(_, value)| *value)
         .chain(client.secret.as_deref())
         .collect();
-    // What is read for a token is the body as it came; what is shown of it is not.
-    let masked = mask(&fetched.body, &secrets);
-    read(&fetched, &fetched.body, dead_codes).or_else(|_| read(&fetched, &masked, dead_codes))
+    read(&fetched, dead_codes).map_err(|failure| failure.reworded(|said| mask(said, &secrets)))
 }
 
-fn read(fetched: &Fetched, body: &[u8], dead_codes: &[String]) -> Result<Issued, Failure> {
+fn read(fetched: &Fetched, dead_codes: &[String]) -> Result<Issued, Failure> {
     let answer = TokenAnswer {
         status: fetched.status,
         media: fetched.media,
-        body,
+        body: &fetched.body,
         retry_after: fetched.retry_after,
     };
     token_answer(&answer, dead_codes)
@@ -290,12 +287,13 @@ pub(crate) async fn knock(
     let fetched = fetcher.post_form(endpoint, &fields, headers).await;
     let fetched = fetched.map_err(|not| unanswered(&not))?;
     let secret = client.and_then(|client| client.secret.as_deref());
-    let masked = mask(&fetched.body, secret.as_slice());
-    let said = match wire::read(&masked) {
-        Said::Error { code, .. } => format!("{}, {}", fetched.status, error_code(&code)),
+    let masked = |said: &str| mask(said, secret.as_slice());
+    let said = match wire::read(&fetched.body) {
+        Said::Error { code, .. } => masked(&format!("{}, {}", fetched.status, error_code(&code))),
         Said::Issued(_) | Said::Nothing => fetched.status.to_string(),
     };
-    match read(&fetched, &masked, &[]) {
+    let answer = read(&fetched, &[]).map_err(|failure| failure.reworded(masked));
+    match answer {
         Err(Failure::Client(refused)) if client.is_some() => Err(Failure::Client(refused)),
         Ok(_) | Err(Failure::Structured(_) | Failure::Grant(_) | Failure::Client(_)) => Ok(said),
         Err(other) => Err(other),
@@ -312,14 +310,33 @@ fn unanswered(not: &NotFetched) -> Failure {
     }
 }
 
-/// The body without what was sent: some providers echo it in their errors (SEC-01).
-fn mask(body: &Bytes, secrets: &[&str]) -> Vec<u8> {
-    let mut masked = body.to_vec();
+/// So many characters of a secret in a row are told to nobody.
+const SLICE: usize = 8;
+
+/// What is said of an answer, without what was sent: some providers echo it in their errors, or the beginning of it
+/// (SEC-01).
+fn mask(said: &str, secrets: &[&str]) -> String {
+    let mut is_hidden = vec![false; said.len()];
     for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
-        let finder = memchr::memmem::Finder::new(secret.as_bytes());
-        while let Some(at) = finder.find(&masked) {
-            masked.splice(at..at + secret.len(), "…".bytes());
+        let length = secret.len().min(SLICE);
+        for slice in secret.as_bytes().windows(length) {
+            for at in memchr::memmem::find_iter(said.as_bytes(), slice) {
+                let hidden = is_hidden.iter_mut().skip(at).take(length);
+                hidden.for_each(|it| *it = true);
+            }
         }
+    }
+    let mut masked = String::with_capacity(said.len());
+    let mut was_hidden = false;
+    for (at, character) in said.char_indices() {
+        let bytes = is_hidden.iter().skip(at).take(character.len_utf8());
+        let hide = bytes.copied().any(|it| it);
+        match (hide, was_hidden) {
+            (false, _) => masked.push(character),
+            (true, false) => masked.push('…'),
+            (true, true) => {}
+        }
+        was_hidden = hide;
     }
     masked
 }
@@ -352,12 +369,23 @@ mod tests {
 
     #[test]
     fn what_was_sent_is_masked_wherever_it_is_echoed() {
-        let body = Bytes::from_static(b"bad RT1-abc, really RT1-abc; secret s3");
-        let masked = mask(&body, &["RT1-abc", "s3", ""]);
+        let said = "bad RT1-abc, really RT1-abc; secret s3";
         assert_eq!(
-            String::from_utf8(masked).unwrap(),
+            mask(said, &["RT1-abc", "s3", ""]),
             "bad …, really …; secret …"
         );
+    }
+
+    #[test]
+    fn a_part_of_what_was_sent_is_masked_too() {
+        let secret = ["abcdefghijklmnopqrst"];
+        assert_eq!(mask("starts with abcdefghij", &secret), "starts with …");
+        assert_eq!(mask("é has klmnopqrst in it", &secret), "é has … in it");
+        assert_eq!(
+            mask("abcdefg is not enough", &secret),
+            "abcdefg is not enough"
+        );
+        assert_eq!(mask("naïve", &["ï", "x"]), "na…ve");
     }
 
     #[test]

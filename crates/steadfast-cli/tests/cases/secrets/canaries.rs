@@ -18,10 +18,10 @@ const SESSION: &str = "sP5dJ9bXc2RvM7qKt3WzN8hF";
 
 /// What must not be seen: every eight characters in a row of each canary, and which one that is.
 #[derive(Clone, Default)]
-struct Canaries(HashMap<[u8; 8], &'static str>);
+pub(super) struct Canaries(HashMap<[u8; 8], &'static str>);
 
 impl Canaries {
-    fn add(&mut self, what: &'static str, canary: &str) {
+    pub(super) fn add(&mut self, what: &'static str, canary: &str) {
         for slice in canary.as_bytes().windows(8) {
             self.0.insert(slice.try_into().unwrap(), what);
         }
@@ -35,7 +35,7 @@ impl Canaries {
     }
 
     /// The first slice of a canary in these bytes.
-    fn found(&self, bytes: &[u8]) -> Option<(&'static str, String)> {
+    pub(super) fn found(&self, bytes: &[u8]) -> Option<(&'static str, String)> {
         bytes.windows(8).find_map(|slice| {
             let what = self.0.get(slice)?;
             Some((*what, String::from_utf8_lossy(slice).into_owned()))
@@ -44,7 +44,7 @@ impl Canaries {
 }
 
 /// No line of a text has a canary in it.
-fn assert_clean(place: &str, text: &str, canaries: &Canaries) {
+pub(super) fn assert_clean(place: &str, text: &str, canaries: &Canaries) {
     for line in text.lines() {
         let found = canaries.found(line.as_bytes());
         assert!(found.is_none(), "{place}: {found:?} in {line}");
