@@ -6,7 +6,7 @@ use serde_json::json;
 use testkit::client::EventStream;
 use testkit::{Action, Behaviour, Tool};
 
-use super::{Fleet, connected, next};
+use super::{Fleet, OURS, connected, next};
 use crate::common::LIMIT;
 use crate::rig::{BOTH, Era, log_message};
 
@@ -45,7 +45,7 @@ async fn ca_01_many_changes_are_announced_once() {
         next(&mut stream, TOOLS_CHANGED).await;
         let names = fleet.names("tools/list", "name").await;
         let expected = ["u1__foo_bar", "u1__bar", "u2__foo_bar", "u2__y"];
-        assert_eq!(names[1..], expected, "{server:?}");
+        assert_eq!(names[2..], expected, "{server:?}");
         let asked = fleet.servers[1].log().count("tools/list");
         assert_eq!(asked, 1, "{server:?}: only that server's part changes");
         let more = announced(&mut stream).await;
@@ -64,21 +64,21 @@ async fn a_server_that_joins_or_leaves_is_announced() {
         .unwrap();
     next(&mut stream, TOOLS_CHANGED).await;
     let count = async |fleet: &Fleet| fleet.names("tools/list", "name").await.len();
-    assert_eq!(count(&fleet).await, 7);
+    assert_eq!(count(&fleet).await, 8);
     // Given to the agent.
     fleet
         .daemon
         .reconfigure("agents.dev.servers", r#"["u1", "u2"]"#)
         .unwrap();
     next(&mut stream, TOOLS_CHANGED).await;
-    assert_eq!(count(&fleet).await, 13);
+    assert_eq!(count(&fleet).await, 14);
     // Switched off, and on again.
     fleet
         .daemon
         .reconfigure("servers.u2.enabled", "false")
         .unwrap();
     next(&mut stream, TOOLS_CHANGED).await;
-    assert_eq!(count(&fleet).await, 7);
+    assert_eq!(count(&fleet).await, 8);
     let answer = fleet.agent.call("u2__echo", json!({})).await.unwrap();
     assert_eq!(
         super::connection(&answer)["state"],
@@ -91,14 +91,14 @@ async fn a_server_that_joins_or_leaves_is_announced() {
         .unwrap();
     next(&mut stream, TOOLS_CHANGED).await;
     connected(&fleet.daemon, "u2").await;
-    assert_eq!(count(&fleet).await, 13);
+    assert_eq!(count(&fleet).await, 14);
     // Taken away from the agent.
     fleet
         .daemon
         .reconfigure("agents.dev.servers", only)
         .unwrap();
     next(&mut stream, TOOLS_CHANGED).await;
-    assert_eq!(count(&fleet).await, 7);
+    assert_eq!(count(&fleet).await, 8);
     let answer = fleet.agent.call("u2__echo", json!({})).await.unwrap();
     assert_eq!(answer.error_code(), Some(-32602), "{answer:?}");
     // All names are others.
@@ -108,7 +108,8 @@ async fn a_server_that_joins_or_leaves_is_announced() {
         .unwrap();
     next(&mut stream, TOOLS_CHANGED).await;
     let names = fleet.names("tools/list", "name").await;
-    assert_eq!(names[..2], ["steadfast__connections", "echo"]);
+    assert_eq!(names[..2], OURS);
+    assert_eq!(names[2], "echo");
 }
 
 /// CA-02: after a reconnect the list is that of the new session, before the next call.
@@ -140,7 +141,7 @@ async fn ca_02_another_list_after_a_reconnect_is_announced_and_the_same_is_not()
         restarted(&fleet).await;
         next(&mut stream, TOOLS_CHANGED).await;
         let names = fleet.names("tools/list", "name").await;
-        assert_eq!(names[1..], ["u1__old", "u1__both", "u2__both", "u2__new"]);
+        assert_eq!(names[2..], ["u1__old", "u1__both", "u2__both", "u2__new"]);
         let answer = fleet.agent.call("u2__new", json!({})).await.unwrap();
         assert_eq!(answer.text(), "done", "{answer:?}");
         let answer = fleet.agent.call("u2__old", json!({})).await.unwrap();
@@ -296,7 +297,7 @@ async fn a_modern_agent_hears_all_servers_on_one_stream() {
             first["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"]
         );
         let names = fleet.names("tools/list", "name").await;
-        assert_eq!(names[1..], ["u1__new", "u2__new"], "{server:?}");
+        assert_eq!(names[2..], ["u1__new", "u2__new"], "{server:?}");
         let more = announced(stream).await;
         assert!(more.is_empty(), "{server:?}: {more:?}");
     }

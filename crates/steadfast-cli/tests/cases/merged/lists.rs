@@ -7,7 +7,7 @@ use testkit::reply::event_stream;
 use testkit::script::post;
 use testkit::{Action, Behaviour, Tool};
 
-use super::{Fleet, unavailable};
+use super::{Fleet, OURS, unavailable};
 use crate::rig::{BOTH, Era, PAIRINGS};
 
 const LISTS: [&str; 4] = [
@@ -30,7 +30,7 @@ async fn every_list_is_that_of_all_servers() {
         behaviours[1].templates = vec![template];
         let fleet = Fleet::new(agent, behaviours).await;
         let tools = fleet.names("tools/list", "name").await;
-        let mut expected = vec!["steadfast__connections".to_owned()];
+        let mut expected = OURS.map(str::to_owned).to_vec();
         for server in ["u1", "u2"] {
             let names = Tool::defaults().into_iter();
             expected.extend(names.map(|tool| format!("{server}__{}", tool.name)));
@@ -119,10 +119,10 @@ async fn long_lists_come_in_pages() {
             cursors.push(params["cursor"].clone());
         }
         assert_eq!(cursors.len(), 2);
-        assert_eq!(names.len(), 1 + 700 + 400, "each once");
-        assert_eq!(names[0], "steadfast__connections");
-        assert_eq!(names[1..=700][699], "u1__t699");
-        assert_eq!(names[1_100], "u2__t399");
+        assert_eq!(names.len(), 2 + 700 + 400, "each once");
+        assert_eq!(names[..2], OURS);
+        assert_eq!(names[2..702][699], "u1__t699");
+        assert_eq!(names[1_101], "u2__t399");
         let distinct: std::collections::BTreeSet<_> = names.iter().collect();
         assert_eq!(distinct.len(), names.len());
 
@@ -140,9 +140,9 @@ async fn long_lists_come_in_pages() {
                     .as_str()
                     .unwrap()
                     .to_owned();
-                assert_eq!(first, "u1__t499");
+                assert_eq!(first, "u1__t498");
                 let listed = fleet.agent.request("tools/list", json!({})).await.unwrap();
-                if listed.result()["tools"][1]["name"] == "u1__t001" {
+                if listed.result()["tools"][2]["name"] == "u1__t001" {
                     return;
                 }
             }
@@ -221,7 +221,7 @@ async fn an_agent_without_servers_has_what_is_ours() {
     for agent in BOTH {
         let fleet = Fleet::new(agent, []).await;
         let tools = fleet.names("tools/list", "name").await;
-        assert_eq!(tools, ["steadfast__connections"]);
+        assert_eq!(tools, OURS);
         assert_eq!(fleet.names("prompts/list", "name").await, ["mcps"]);
         assert!(fleet.names("resources/list", "uri").await.is_empty());
     }

@@ -17,6 +17,9 @@ use testkit::{Agent, Answer, Behaviour, Daemon, Server};
 use crate::common::LIMIT;
 use crate::rig::Era;
 
+/// The tools that are ours, before those of the servers.
+pub(crate) const OURS: [&str; 2] = ["steadfast__connections", "steadfast__operation"];
+
 /// Some servers, a daemon in front of them, and an agent that has them all.
 pub(crate) struct Fleet {
     pub(crate) servers: Vec<Server>,

@@ -156,7 +156,7 @@ async fn op_04_stuck_servers_delay_neither_the_hello_nor_the_lists() {
             .unwrap()
             .iter()
             .collect();
-        assert_eq!(names.len(), 13, "{answer:?}");
+        assert_eq!(names.len(), 14, "{answer:?}");
         assert_eq!(
             super::unavailable(answer.result()),
             ["u3", "u4"],
@@ -180,7 +180,7 @@ async fn op_04_stuck_servers_delay_neither_the_hello_nor_the_lists() {
             connected(&daemon, &name(place)).await;
         }
         let answer = fresh.request("tools/list", json!({})).await.unwrap();
-        assert_eq!(answer.result()["tools"].as_array().unwrap().len(), 25);
+        assert_eq!(answer.result()["tools"].as_array().unwrap().len(), 26);
         for server in [&servers[2], &servers[3]] {
             assert_eq!(server.ledger().rows_of("add_row").unwrap().len(), 0);
         }
