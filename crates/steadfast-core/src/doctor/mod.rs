@@ -3,7 +3,7 @@
 //!
 //! Of several things that are wrong the first counts that keeps the rest from working: a server that cannot be reached
 //! before a grant that was refused, and that before a token endpoint that will be missed at the next renewal. The
-//! order is a table, [`rules`]; what is to be done about each fault is another, [`advice`].
+//! order is a table, `rules`; what is to be done about each fault is another, `advice`.
 
 mod advice;
 mod rules;

@@ -6,12 +6,12 @@
 //!
 //! | module | what it does |
 //! | --- | --- |
-//! | [`walk`] | the order of the walk, and what is said in the end |
-//! | [`server`] | configuration, name, TCP, TLS, and the server's answers |
-//! | [`kept`] | what is kept here: grant, sleep, connection |
-//! | [`question`] | harmless MCP requests, without and with the credential |
-//! | [`chain`] | the challenge, metadata, sign-in and the token endpoint |
-//! | [`redact`] | no secret is shown, also where a peer repeats one |
+//! | `walk` | the order of the walk, and what is said in the end |
+//! | `server` | configuration, name, TCP, TLS, and the server's answers |
+//! | `kept` | what is kept here: grant, sleep, connection |
+//! | `question` | harmless MCP requests, without and with the credential |
+//! | `chain` | the challenge, metadata, sign-in and the token endpoint |
+//! | `redact` | no secret is shown, also where a peer repeats one |
 
 mod chain;
 mod kept;
