@@ -1,5 +1,5 @@
-//! Many grants that expire within one hour, renewed by the keeper as it is: whether any expires unrenewed, what that
-//! costs, and whether the search for due grants takes longer the more there are.
+//! Many grants that expire within one hour, renewed by what the keeper renews them with, and no connections beside it, which
+//! would cost far more: whether any expires unrenewed, what that costs, and whether the search for due grants takes longer the more there are.
 //!
 //! The issuers are a process of their own, which also fills the store: what is measured of this one is the keeper's.
 //! The hour is shorter than an hour, and the settings with it; the limit of the issuers is not, so that they refuse more.
@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use steadfast::config::Server;
-use steadfast::{Keeper, clock};
+use steadfast::config::{Agent, Server};
+use steadfast::{Renewals, clock};
 use steadfast_core::Wall;
 use tokio::time::sleep;
 
@@ -142,11 +142,13 @@ async fn keep(plan: &Plan, data: &Path, address: SocketAddr) -> Outcome<Kept> {
     let own = [std::process::id()];
     let (began, spent) = (Instant::now(), measure::cpu_time(&own)?);
     let (store, vault) = store::open(data).await?;
-    let keeper = Keeper::start(plan.settings(), Arc::clone(&store), vault)
+    let server = Server::at(format!("http://{address}/mcp").parse()?);
+    let agents =
+        (0..plan.options.grants).map(|number| (plan::agent(number), Agent::with_servers([SERVER])));
+    let servers = [(SERVER.into(), server)];
+    let renewals = Renewals::start(&plan.settings(), Arc::clone(&store), vault, agents, servers)
         .await
         .map_err(|fault| fault.message)?;
-    let server = Server::at(format!("http://{address}/mcp").parse()?);
-    keeper.put_server(SERVER.into(), server).await?;
     let mut memory = Memory::default();
     while clock::wall() < plan.ends() {
         sleep(LOOK_EVERY).await;
@@ -158,7 +160,7 @@ async fn keep(plan: &Plan, data: &Path, address: SocketAddr) -> Outcome<Kept> {
     let took = began.elapsed();
     let cpu = measure::cpu_time(&own)?.saturating_sub(spent);
     let (never_renewed, expired) = store::neglected(&store, clock::wall()).await?;
-    keeper.shutdown().await;
+    renewals.shutdown().await;
     store.close().await;
     Ok(Kept {
         took,

@@ -8,12 +8,12 @@ use steadfast_core::identity::GrantGeneration;
 use steadfast_core::now::Millis;
 use steadfast_core::oauth::client::Auth;
 use steadfast_core::oauth::step_up::StepUp;
-use steadfast_core::{ServerName, Wall};
+use steadfast_core::{AgentName, ServerName, Wall};
 use steadfast_store::{ClientOrigin, GrantClient, GrantRecord, Version};
 
 use crate::options::GrantsOptions;
 
-/// The server that all grants are for: it is never asked, since no agent is configured.
+/// The server that all grants are for. It is never asked: nobody connects.
 pub(super) const SERVER: &str = "booking";
 
 /// Every so many issuers one whose grants all expire at the same moment, as after a day on which everybody signed in.
@@ -69,7 +69,7 @@ impl Plan {
         };
         let issuer = format!("http://{address}/issuer-{}", self.issuer_of(number));
         GrantRecord {
-            agent: format!("agent-{number}").as_str().into(),
+            agent: agent(number),
             server: SERVER.into(),
             version: Version::NONE,
             generation: tokens.generation,
@@ -105,6 +105,11 @@ impl Plan {
             ..Settings::default()
         }
     }
+}
+
+/// Each has one grant.
+pub(super) fn agent(number: usize) -> AgentName {
+    format!("agent-{number}").as_str().into()
 }
 
 pub(super) fn servers() -> [ServerName; 1] {
