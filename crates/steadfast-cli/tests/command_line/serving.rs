@@ -203,13 +203,14 @@ async fn what_left_the_file_while_it_was_down_is_gone_and_keys_stay() {
 #[tokio::test]
 async fn keys_without_a_function_are_named_in_one_warning() {
     let daemon = Daemon::builder(BINARY)
-        .set("repeat.suspicion", "\"5s\"")
+        .set("servers.crm.url", "\"http://127.0.0.1:9/mcp\"")
+        .set("servers.crm.cookies", "true")
         .start()
         .await
         .unwrap();
     let warnings = daemon.stderr().matches("SF0010").count();
     assert_eq!(warnings, 1, "{}", daemon.stderr());
-    assert!(daemon.stderr().contains("keys=\"repeat\""));
+    assert!(daemon.stderr().contains("servers.crm.cookies"));
 }
 
 #[tokio::test]
