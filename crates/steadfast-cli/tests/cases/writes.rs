@@ -1,7 +1,7 @@
 //! Writes whose answer is an error, or does not come: they are never sent twice. Declared reads are, once.
 
 mod answers;
-mod ledger;
+pub(crate) mod ledger;
 mod losses;
 mod policies;
 mod pool;

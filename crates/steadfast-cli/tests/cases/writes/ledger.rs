@@ -42,7 +42,7 @@ fn kinds(details: &Value) -> Vec<&str> {
 }
 
 /// Waits until an operation has this state.
-async fn wait_for(daemon: &Daemon, id: &str, state: &str) -> Value {
+pub(crate) async fn wait_for(daemon: &Daemon, id: &str, state: &str) -> Value {
     let began = std::time::Instant::now();
     loop {
         let found = details(daemon, id).await;
@@ -55,7 +55,7 @@ async fn wait_for(daemon: &Daemon, id: &str, state: &str) -> Value {
 }
 
 /// All operations, the newest first.
-async fn operations(daemon: &Daemon) -> Vec<Value> {
+pub(crate) async fn operations(daemon: &Daemon) -> Vec<Value> {
     let (_, listed) = daemon.get("/api/v1/operations").await.unwrap();
     listed["operations"].as_array().unwrap().clone()
 }
