@@ -53,12 +53,12 @@ struct Shown {
 
 impl<C: DeserializeOwned> Entry<C> {
     fn read(value: Value) -> Result<Self, Failure> {
-        let shown: Shown = serde_json::from_value(value).map_err(|error| foreign(&error))?;
+        let shown: Shown = serde_json::from_value(value).map_err(Failure::foreign)?;
         Ok(Self {
             from_file: shown.source == "file",
             has_key: shown.has_key,
             config: serde_json::from_value(Value::Object(shown.config))
-                .map_err(|error| foreign(&error))?,
+                .map_err(Failure::foreign)?,
             name: shown.name,
         })
     }
@@ -72,16 +72,6 @@ impl<C: DeserializeOwned> Entry<C> {
             )),
         }
     }
-}
-
-/// The daemon is of another version.
-fn foreign(error: &serde_json::Error) -> Failure {
-    let message = format!("the daemon's answer cannot be understood: {error}");
-    Failure::hinted(
-        code::INTERNAL,
-        message,
-        "Use the same version of Steadfast as the daemon.",
-    )
 }
 
 fn stored<C: DeserializeOwned>(kind: &str, name: &str, config: Value) -> Result<C, Failure> {

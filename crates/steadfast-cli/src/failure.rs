@@ -1,9 +1,10 @@
 //! How a command ends: with an exit code, or with a failure that says its code, one sentence and a hint.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::process::ExitCode;
 
-use steadfast_core::code::Code;
+use steadfast_core::code::{self, Code};
 
 /// How a command ended that did what it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,15 @@ impl Failure {
     /// With the hint of its code.
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         Self::hinted(code, message, code.hint)
+    }
+
+    /// The daemon's answer is not what this version reads.
+    pub(crate) fn foreign(why: impl Display) -> Self {
+        Self::hinted(
+            code::INTERNAL,
+            format!("the daemon's answer cannot be understood: {why}"),
+            "Use the same version of Steadfast as the daemon.",
+        )
     }
 
     /// With a hint of its own.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::now::Mono;
+use crate::now::{Mono, Now, Wall};
 
 /// A wake-up with its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -11,6 +11,15 @@ pub struct Deadline {
     pub at: Mono,
     /// Why.
     pub reason: Reason,
+}
+
+impl Deadline {
+    /// The same on the clock that everybody shares.
+    #[must_use]
+    pub const fn on_wall(self, now: Now) -> Wall {
+        let wait = self.at.since(now.mono);
+        Wall(now.wall.0.saturating_add_unsigned(wait.0))
+    }
 }
 
 /// Why a machine wakes up next.

@@ -72,6 +72,15 @@ impl Sub<Millis> for Mono {
 #[serde(transparent)]
 pub struct Wall(pub i64);
 
+impl Wall {
+    /// How long it is from `now` until then; nothing where that has passed.
+    #[must_use]
+    pub const fn until(self, now: Self) -> Millis {
+        let left = self.0.saturating_sub(now.0);
+        Millis(if left > 0 { left.unsigned_abs() } else { 0 })
+    }
+}
+
 /// RFC 3339 in UTC, to the millisecond; years that it cannot write are the nearest that it can.
 impl fmt::Display for Wall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -49,6 +49,7 @@ mod legacy_sse;
 mod levels;
 pub mod link;
 mod operations;
+mod own_number;
 mod perform;
 pub mod question;
 pub mod renewals;

@@ -122,7 +122,7 @@ pub fn operation(operation: &OperationReport) -> String {
         operation.tool,
         operation.agent,
         operation.server,
-        operation_state(operation),
+        operation_state(&operation.state),
         executed(operation),
     );
     if let Some(next) = operation_next(operation) {
@@ -134,8 +134,8 @@ pub fn operation(operation: &OperationReport) -> String {
 
 /// The state of an operation, in words.
 #[must_use]
-pub fn operation_state(operation: &OperationReport) -> String {
-    operation.state.replace('_', " ")
+pub fn operation_state(state: &str) -> String {
+    state.replace('_', " ")
 }
 
 /// Whether an operation ran, as far as it is known.

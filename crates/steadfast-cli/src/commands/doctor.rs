@@ -74,11 +74,7 @@ async fn address(context: &Context, address: &str) -> Result<Examination, Failur
 async fn ask(daemon: &Client, path: &[&str], body: &str) -> Result<Examination, Failure> {
     // A server that does not answer is waited for as long as a connection would.
     let answer = daemon.post_patiently(path, body.to_owned().into()).await?;
-    serde_json::from_slice(&answer).map_err(|error| {
-        let message = format!("the daemon's answer cannot be understood: {error}");
-        let hint = "Use the same version of Steadfast as the daemon.";
-        Failure::hinted(code::INTERNAL, message, hint)
-    })
+    serde_json::from_slice(&answer).map_err(Failure::foreign)
 }
 
 /// Nothing is configured, and nothing is kept.

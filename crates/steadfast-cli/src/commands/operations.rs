@@ -143,7 +143,7 @@ async fn page(daemon: &Client, query: &[(&str, &str)]) -> Result<Vec<Value>, Fai
     let mut answer = daemon.get_with(&["operations"], query).await?;
     match answer["operations"].take() {
         Value::Array(operations) => Ok(operations),
-        _ => Err(not_understood("it lists no operations")),
+        _ => Err(Failure::foreign("it lists no operations")),
     }
 }
 
@@ -258,13 +258,5 @@ async fn export(output: Output, daemon: &Client, wanted: &Wanted) -> Result<Exit
 }
 
 fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, Failure> {
-    serde_json::from_value(value.clone()).map_err(|error| not_understood(&error.to_string()))
-}
-
-fn not_understood(why: &str) -> Failure {
-    Failure::hinted(
-        code::INTERNAL,
-        format!("the daemon's answer cannot be understood: {why}"),
-        "Use the same version of Steadfast as the daemon.",
-    )
+    serde_json::from_value(value.clone()).map_err(Failure::foreign)
 }

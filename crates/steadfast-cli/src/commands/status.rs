@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use steadfast::Report;
 use steadfast::wording::{self, Note};
-use steadfast_core::code;
 
 use super::notices;
 use crate::client::{Client, Events};
@@ -61,16 +60,8 @@ fn is_of(connection: &Value, agent: Option<&str>) -> bool {
 
 /// Reads connection objects.
 pub(super) fn read_all(connections: &[Value]) -> Result<Vec<Report>, Failure> {
-    let read = |connection: &Value| {
-        serde_json::from_value(connection.clone()).map_err(|error| {
-            let message = format!("the daemon's answer cannot be understood: {error}");
-            Failure::hinted(
-                code::INTERNAL,
-                message,
-                "Use the same version of Steadfast as the daemon.",
-            )
-        })
-    };
+    let read =
+        |connection: &Value| serde_json::from_value(connection.clone()).map_err(Failure::foreign);
     connections.iter().map(read).collect()
 }
 

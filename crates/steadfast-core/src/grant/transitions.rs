@@ -40,7 +40,7 @@ pub fn step(state: State, event: Event, cx: &Context<'_>) -> Step {
 #[must_use]
 pub fn deadline(state: &State, now: Now) -> Option<Deadline> {
     let at_wall = |wall: Wall, reason| Deadline {
-        at: now.mono + until(wall, now.wall),
+        at: now.mono + wall.until(now.wall),
         reason,
     };
     let at = |at, reason| Deadline { at, reason };
@@ -76,7 +76,7 @@ pub fn replay(_state: State, fact: &Fact) -> State {
 /// not ours; `wake_at` says when they end.
 #[must_use]
 pub fn restore(mut state: State, wake_at: Option<Wall>, now: Now) -> State {
-    let wait = wake_at.map_or(Millis::ZERO, |at| until(at, now.wall));
+    let wait = wake_at.map_or(Millis::ZERO, |at| at.until(now.wall));
     match &mut state {
         State::Delayed { due, .. }
         | State::Suspect { due, .. }
@@ -100,14 +100,7 @@ pub fn restore(mut state: State, wake_at: Option<Wall>, now: Now) -> State {
 /// When a state must be looked at again, on the clock that everybody shares.
 #[must_use]
 pub fn wake_at(state: &State, now: Now) -> Option<Wall> {
-    let deadline = deadline(state, now)?;
-    let wait = deadline.at.since(now.mono);
-    Some(Wall(now.wall.0.saturating_add_unsigned(wait.0)))
-}
-
-/// How long until then; nothing where it has passed.
-fn until(then: Wall, now: Wall) -> Millis {
-    Millis(then.0.saturating_sub(now.0).max(0).unsigned_abs())
+    deadline(state, now).map(|deadline| deadline.on_wall(now))
 }
 
 fn loaded(state: State, tokens: Tokens, cx: &Context<'_>) -> Step {

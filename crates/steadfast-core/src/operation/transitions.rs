@@ -71,7 +71,7 @@ pub fn replay(_state: State, fact: &Fact) -> State {
 /// not ours; `wake_at` says when they end.
 #[must_use]
 pub fn restore(mut state: State, wake_at: Option<Wall>, now: Now) -> State {
-    let wait = wake_at.map_or(Millis::ZERO, |at| until(at, now.wall));
+    let wait = wake_at.map_or(Millis::ZERO, |at| at.until(now.wall));
     match &mut state {
         State::NotObserved { due, .. } | State::Reconciling { due, .. } => *due = now.mono + wait,
         State::Intended { .. }
@@ -88,13 +88,7 @@ pub fn restore(mut state: State, wake_at: Option<Wall>, now: Now) -> State {
 /// When a state must be looked at again, on the clock that everybody shares.
 #[must_use]
 pub fn wake_at(state: &State, now: Now) -> Option<Wall> {
-    let wait = deadline(state)?.at.since(now.mono);
-    Some(Wall(now.wall.0.saturating_add_unsigned(wait.0)))
-}
-
-/// How long until then; nothing where it has passed.
-fn until(then: Wall, now: Wall) -> Millis {
-    Millis(then.0.saturating_sub(now.0).max(0).unsigned_abs())
+    deadline(state).map(|deadline| deadline.on_wall(now))
 }
 
 fn leave(state: State, rpc_id: &RpcId, cx: &Context<'_>) -> Step {

@@ -66,14 +66,7 @@ async fn document(Given(state): Given<Shared>) -> Response {
 /// The link of a message about a notice: leads on to the authorization server, as long as the notice is open.
 async fn sign_in(Given(state): Given<Shared>, Query(link): Query<NoticeLink>) -> Response {
     match state.keeper.follow_notice(&link).await {
-        Ok(Some(offer)) => {
-            let headers: [(HeaderName, &str); 3] = [
-                (LOCATION, &offer.url),
-                (CACHE_CONTROL, "no-store"),
-                (REFERRER_POLICY, "no-referrer"),
-            ];
-            (StatusCode::SEE_OTHER, headers).into_response()
-        }
+        Ok(Some(offer)) => go_on(&offer.url),
         Ok(None) => {
             let line = "This link is not good any more: what it was about is mended, or a newer message is about it.";
             page(
@@ -111,7 +104,7 @@ async fn callback(Given(state): Given<Shared>, Query(callback): Query<Callback>)
     }
 }
 
-/// The browser goes on to the authorization server once more. The link holds `state`: nobody keeps it.
+/// The browser goes on to the authorization server. The link holds `state`: nobody keeps it.
 fn go_on(url: &str) -> Response {
     let headers = [
         (LOCATION, url),

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use steadfast::{KeptBack, NoSuchTool, NotObserved, OperationReport, Report, WhyKeptBack};
+use steadfast::{KeptBack, NoSuchTool, NotObserved, OperationReport, Report, WhyKeptBack, wording};
 use steadfast_core::effect::Executed;
 use steadfast_core::{Era, code};
 
@@ -82,7 +82,7 @@ pub(crate) fn kept_back(about: &About, what: &KeptBack) -> Bytes {
                  before that one is settled. If a further call is meant, say so with `_meta` \
                  \"dev.steadfast/repeat\": \"intended\".",
                 first.id,
-                first.state.replace('_', " ")
+                wording::operation_state(&first.state)
             ),
             Some(first),
         ),
@@ -90,7 +90,7 @@ pub(crate) fn kept_back(about: &About, what: &KeptBack) -> Bytes {
             format!(
                 "{tool} was not called again: the operation {} is {}.",
                 first.id,
-                first.state.replace('_', " ")
+                wording::operation_state(&first.state)
             ),
             Some(first),
         ),
@@ -139,10 +139,10 @@ pub(crate) fn kept_back(about: &About, what: &KeptBack) -> Bytes {
 }
 
 /// The operation object.
-fn object_of(operation: &OperationReport) -> serde_json::Map<String, Value> {
+fn object_of(operation: &OperationReport) -> Map<String, Value> {
     match serde_json::to_value(operation) {
         Ok(Value::Object(members)) => members,
-        Ok(_) | Err(_) => serde_json::Map::new(),
+        Ok(_) | Err(_) => Map::new(),
     }
 }
 

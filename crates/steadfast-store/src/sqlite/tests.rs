@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{ConnectOptions as _, Connection as _};
+use sqlx::{ConnectOptions as _, Connection as _, Row as _};
 use tempfile::TempDir;
 
 use super::*;
@@ -15,6 +15,16 @@ use crate::records::Records as _;
 
 mod due;
 mod ledger;
+
+/// How SQLite goes about a statement, step by step.
+async fn plan(records: &SqliteRecords, sql: &'static str) -> Vec<String> {
+    let explained = format!("EXPLAIN QUERY PLAN {sql}");
+    let rows = sqlx::query(sqlx::AssertSqlSafe(explained))
+        .fetch_all(&records.readers)
+        .await
+        .unwrap();
+    rows.iter().map(|row| row.get("detail")).collect()
+}
 
 mod suite {
     use super::*;

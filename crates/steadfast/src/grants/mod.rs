@@ -66,6 +66,7 @@ pub(crate) use step_up::{Refused, operation};
 use crate::clock;
 use crate::config;
 use crate::configured::Configured;
+use crate::own_number;
 use crate::perform::dial::Dialer;
 use crate::secrets::Secrets;
 
@@ -145,11 +146,6 @@ impl Grants {
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Woke>) {
         let (clocks, woke) = clocks::Clocks::new(settings.retry.sleep());
         let renewal = settings.renewal.clone();
-        let mut number = [0; 8];
-        // Without random numbers two daemons of one machine differ by their process at least.
-        if getrandom::fill(&mut number).is_err() {
-            number = u64::from(std::process::id()).to_be_bytes();
-        }
         let lease = renewal.lease.duration();
         let grants = Arc::new(Self {
             policy: renewal.policy(),
@@ -161,7 +157,7 @@ impl Grants {
             holder: format!(
                 "process {}, {:016x}",
                 std::process::id(),
-                u64::from_be_bytes(number)
+                own_number::draw()
             ),
             store: Arc::clone(&secrets.store),
             vault: Arc::clone(&secrets.vault),

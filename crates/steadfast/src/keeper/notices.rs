@@ -114,7 +114,8 @@ async fn settle(store: &SharedStore, link: &Link, waiting: &BTreeMap<Owner, u64>
         _ => held.state.fault().filter(|fault| fault.person_needed()),
     };
     let of_grant = of_grant.cloned().or_else(|| held.step_up.fault());
-    let wanted = match state.clone() {
+    let is_settled = matches!(state, Connection::Connected { .. } | Connection::Disabled);
+    let wanted = match state {
         Connection::AwaitingSignIn { fault } | Connection::Misconfigured { fault } => Some(fault),
         Connection::Disabled
         | Connection::Connecting { .. }
@@ -123,8 +124,7 @@ async fn settle(store: &SharedStore, link: &Link, waiting: &BTreeMap<Owner, u64>
     };
     // What keeps the connection from working goes first: it must be mended before anything can be looked up.
     let of_operations = waiting.get(&owner).map(|count| of_operations(*count));
-    let is_over = matches!(state, Connection::Connected { .. } | Connection::Disabled)
-        || open.get(&owner) == Some(&Kind::OperationsHeld);
+    let is_over = is_settled || open.get(&owner) == Some(&Kind::OperationsHeld);
     let outcome = match wanted.as_ref().or(of_operations.as_ref()) {
         Some(fault) => {
             let before = open.insert(owner.clone(), fault.kind);

@@ -41,6 +41,7 @@ pub(crate) use tracked::{AfterLoss, AfterRefusal, Along, Tracked};
 
 use crate::clock;
 use crate::config;
+use crate::own_number;
 
 /// How often a write that another task was faster with is tried again.
 const SWAPS: usize = 32;
@@ -87,12 +88,7 @@ impl Ledger {
         vault: Arc<Vault>,
         settings: &config::Repeat,
     ) -> Result<Arc<Self>, Error> {
-        let mut number = [0; 8];
-        // Without random numbers two daemons of one machine differ by their process at least.
-        if getrandom::fill(&mut number).is_err() {
-            number = u64::from(std::process::id()).to_be_bytes();
-        }
-        let name = format!("{:016x}", u64::from_be_bytes(number));
+        let name = format!("{:016x}", own_number::draw());
         Ok(Arc::new(Self {
             _present: store.appear(&name).await?,
             store,

@@ -78,23 +78,25 @@ impl Tracked {
     /// Begins with an operation that is put on record when it first leaves. `insists`: its agent says that it means
     /// a further call.
     pub(super) fn begin(ledger: &Arc<Ledger>, record: OperationRecord, insists: bool) -> Arc<Self> {
-        Self::start(
-            ledger,
-            &record.clone(),
-            Scribe::begin(ledger, record, insists),
-        )
+        let known_by = (record.id.clone(), record.call_digest);
+        Self::start(ledger, known_by, Scribe::begin(ledger, record, insists))
     }
 
     /// Goes on with one that is on record.
     pub(super) fn go_on(ledger: &Arc<Ledger>, record: OperationRecord) -> Arc<Self> {
-        Self::start(ledger, &record.clone(), Scribe::go_on(ledger, record))
+        let known_by = (record.id.clone(), record.call_digest);
+        Self::start(ledger, known_by, Scribe::go_on(ledger, record))
     }
 
-    fn start(ledger: &Arc<Ledger>, record: &OperationRecord, scribe: Scribe) -> Arc<Self> {
+    fn start(
+        ledger: &Arc<Ledger>,
+        (id, call_digest): (OperationId, Digest),
+        scribe: Scribe,
+    ) -> Arc<Self> {
         let (works, queue) = mpsc::unbounded_channel();
         let tracked = Arc::new(Self {
-            id: record.id.clone(),
-            call_digest: record.call_digest,
+            id,
+            call_digest,
             ledger: Arc::clone(ledger),
             works,
             rpc_id: AtomicI64::new(0),

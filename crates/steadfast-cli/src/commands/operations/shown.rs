@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use serde_json::Value;
-use steadfast::{EvidenceReport, OperationDetails, OperationReport, wording};
+use steadfast::wording::{self, operation_state};
+use steadfast::{EvidenceReport, OperationDetails, OperationReport};
 
 use crate::output::{Cell, Look, Output, Table};
 
@@ -16,7 +17,7 @@ pub(super) fn table(operations: &[OperationReport]) -> Table {
             operation.agent.as_str().into(),
             operation.server.as_str().into(),
             operation.tool.as_str().into(),
-            Cell::from(in_words(&operation.state)).look(look(&operation.state)),
+            Cell::from(operation_state(&operation.state)).look(look(&operation.state)),
             operation.changed_at.as_str().into(),
         ]);
         if let Some(more) = wording::operation_next(operation) {
@@ -33,10 +34,6 @@ fn look(state: &str) -> Look {
         "observed" | "confirmed" => Look::Good,
         _ => Look::Plain,
     }
-}
-
-fn in_words(state: &str) -> String {
-    state.replace('_', " ")
 }
 
 /// The whole story of one: what was meant, what was sent, what was seen, what was concluded and why, who decided.
@@ -68,7 +65,11 @@ pub(super) fn story(details: &OperationDetails, output: Output) -> String {
             "      {}",
             output.paint(
                 Look::Dim,
-                &format!("{} → {}", evidence.decision, in_words(&evidence.state))
+                &format!(
+                    "{} → {}",
+                    evidence.decision,
+                    operation_state(&evidence.state)
+                )
             )
         );
     }
@@ -109,7 +110,7 @@ fn known(operation: &OperationReport) -> String {
     };
     format!(
         "{}, {}{told}",
-        wording::operation_state(operation),
+        operation_state(&operation.state),
         wording::executed(operation)
     )
 }

@@ -71,6 +71,26 @@ async fn notices_of(daemon: &Daemon, agent: &str) -> Vec<Value> {
         .collect()
 }
 
+/// The server is configured at another address, where this one answers.
+async fn moves(house: &mut House) -> Server {
+    let other = Server::start(Behaviour::legacy("2025-11-25").protected_by(&house.issuer)).await;
+    let elsewhere = format!("\"{}\"", other.url());
+    house
+        .daemon
+        .reconfigure("servers.fake.url", &elsewhere)
+        .unwrap();
+    other
+}
+
+/// The grant is given back, and the server at the new address never saw a token.
+async fn got_nothing(house: &House, other: &Server) {
+    house.waits().await;
+    house.revoked().await;
+    let sent = other.log().requests();
+    assert!(!sent.is_empty());
+    assert!(sent.iter().all(|it| it.bearer().is_none()), "{sent:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_is_revoked_after_the_renewal_under_way_when_its_connection_leaves() {
     let mut house = House::new(|daemon| daemon.set("renewal.lease", "\"10s\"")).await;
@@ -227,17 +247,8 @@ async fn a_server_that_moves_gets_nothing_of_the_grant_unless_it_is_under_its_re
     house.connected().await;
     assert_eq!(house.revocations(), 0);
 
-    let other = Server::start(Behaviour::legacy("2025-11-25").protected_by(&house.issuer)).await;
-    let elsewhere = format!("\"{}\"", other.url());
-    house
-        .daemon
-        .reconfigure("servers.fake.url", &elsewhere)
-        .unwrap();
-    house.waits().await;
-    house.revoked().await;
-    let sent = other.log().requests();
-    assert!(!sent.is_empty());
-    assert!(sent.iter().all(|it| it.bearer().is_none()), "{sent:?}");
+    let other = moves(&mut house).await;
+    got_nothing(&house, &other).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -245,18 +256,9 @@ async fn a_server_that_moved_while_no_daemon_ran_gets_nothing_of_the_grant_eithe
     let mut house = House::new(|daemon| daemon).await;
     house.holding().await;
     house.daemon.terminate().await.unwrap();
-    let other = Server::start(Behaviour::legacy("2025-11-25").protected_by(&house.issuer)).await;
-    let elsewhere = format!("\"{}\"", other.url());
-    house
-        .daemon
-        .reconfigure("servers.fake.url", &elsewhere)
-        .unwrap();
+    let other = moves(&mut house).await;
     house.daemon.restart().await.unwrap();
-    house.waits().await;
-    house.revoked().await;
-    let sent = other.log().requests();
-    assert!(!sent.is_empty());
-    assert!(sent.iter().all(|it| it.bearer().is_none()), "{sent:?}");
+    got_nothing(&house, &other).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -266,29 +266,17 @@ fn is_definitive(trail: &Trail, cx: &Context<'_>) -> bool {
 /// The daemon that drove it is gone. Nothing is sent again after a restart; lookups only read.
 pub(super) fn interrupted(state: State, cx: &Context<'_>) -> Step {
     match state {
-        State::Intended { trail } if trail.attempts == 0 => {
-            let state = State::NoEffect {
-                trail,
-                by: Decider::Wire,
-                repeat: false,
-            };
-            let decision = "Steadfast ended before anything left";
-            enter(
-                state,
-                Evidence::Interrupted,
-                vec![Action::Settled],
-                decision,
-                cx,
-            )
-        }
         State::Intended { trail } => {
+            let decision = if trail.attempts == 0 {
+                "Steadfast ended before anything left"
+            } else {
+                "Steadfast ended before it was sent again, and what had left was refused"
+            };
             let state = State::NoEffect {
                 trail,
                 by: Decider::Wire,
                 repeat: false,
             };
-            let decision =
-                "Steadfast ended before it was sent again, and what had left was refused";
             enter(
                 state,
                 Evidence::Interrupted,

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use sqlx::Row as _;
 use steadfast_core::Wall;
 
 use super::super::grants::{DUE, NEXT_WAKE};
@@ -43,19 +42,6 @@ async fn filled_with_grants(count: usize) -> (Arc<SqliteRecords>, TempDir) {
     });
     copied.await.unwrap();
     (records, folder)
-}
-
-async fn plan(records: &SqliteRecords, sql: &'static str) -> Vec<String> {
-    let explained = format!("EXPLAIN QUERY PLAN {sql}");
-    let rows = sqlx::query(sqlx::AssertSqlSafe(explained))
-        .bind(0)
-        .bind(0)
-        .bind(0)
-        .bind("[]")
-        .fetch_all(&records.readers)
-        .await
-        .unwrap();
-    rows.iter().map(|row| row.get("detail")).collect()
 }
 
 #[tokio::test]

@@ -1,25 +1,8 @@
 //! The check for repeats and the lists read an index, however many operations there are.
 
-use sqlx::Row as _;
-
-use super::{open, place};
+use super::{open, place, plan};
 use crate::operations::OperationFilter;
-use crate::sqlite::SqliteRecords;
 use crate::sqlite::operations::{SIMILAR, list};
-
-async fn plan(records: &SqliteRecords, sql: &'static str) -> Vec<String> {
-    let explained = format!("EXPLAIN QUERY PLAN {sql}");
-    let rows = sqlx::query(sqlx::AssertSqlSafe(explained))
-        .bind("a")
-        .bind("crm")
-        .bind("held")
-        .bind("op_1")
-        .bind(9)
-        .fetch_all(&records.readers)
-        .await
-        .unwrap();
-    rows.iter().map(|row| row.get("detail")).collect()
-}
 
 #[tokio::test]
 async fn nothing_reads_the_whole_ledger() {
