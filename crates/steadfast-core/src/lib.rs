@@ -20,6 +20,7 @@
 //! 9. [`merged`]: what the servers of an agent are together.
 //! 10. [`mod@reference`]: secrets that the configuration names.
 //! 11. [`doctor`]: which fault it is, and who must act.
+//! 12. [`replay`]: whether a reader may still see every event that it is owed.
 //!
 //! # How to drive a machine
 //!
@@ -54,6 +55,7 @@ pub mod operation;
 pub mod question;
 pub mod quirks;
 pub mod reference;
+pub mod replay;
 pub mod revision;
 pub mod session;
 pub mod sleep;

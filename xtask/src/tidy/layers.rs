@@ -70,6 +70,7 @@ const WORKSHOP: &[&str] = &["steadfast-conformance", "steadfast-bench", "steadfa
 const CORE_NEEDS: &[&str] = &[
     "base64",
     "memchr",
+    "percent-encoding",
     "serde",
     "serde_json",
     "serde_json_path",

@@ -6,6 +6,7 @@ use http::header::ALLOW;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use steadfast::Link;
+use steadfast_core::replay::Access;
 use steadfast_core::{AgentName, ServerName, code};
 
 use super::inbound::{self, Content};
@@ -21,9 +22,17 @@ use crate::problem::{INVALID_REQUEST, METHOD_NOT_FOUND, Problem};
 /// Who asks, and the connection that serves it.
 #[derive(Debug)]
 pub(crate) struct Caller {
-    pub(crate) agent: AgentName,
+    /// What its credential says.
+    pub(crate) access: Access,
     /// None at the address of all the agent's servers: there each request finds its own.
     pub(crate) link: Option<Arc<Link>>,
+}
+
+impl Caller {
+    /// Whose request it is.
+    pub(crate) fn agent(&self) -> &AgentName {
+        &self.access.agent
+    }
 }
 
 /// Whether a path is an agent's business.
@@ -40,7 +49,7 @@ pub(crate) async fn serve(gate: &Arc<Gate>, request: Request<Incoming>) -> Respo
         Ok(agent) => agent,
         Err(refused) => return refused.response(),
     };
-    let caller = match caller(gate, agent, head.uri.path()) {
+    let caller = match caller(gate, Access::of_key(agent), head.uri.path()) {
         Ok(caller) => caller,
         Err(refused) => return *refused,
     };
@@ -72,23 +81,23 @@ fn still_known(
     response: Response<Body>,
 ) -> Response<Body> {
     match gate.directory.credentials.known(headers) {
-        Ok(agent) if agent == caller.agent => response,
+        Ok(agent) if agent == *caller.agent() => response,
         Ok(_) => Refused::Unknown.response(),
         Err(refused) => refused.response(),
     }
 }
 
 /// The connection that a path names, or all of them.
-fn caller(gate: &Gate, agent: AgentName, path: &str) -> Result<Caller, Box<Response<Body>>> {
+fn caller(gate: &Gate, access: Access, path: &str) -> Result<Caller, Box<Response<Body>>> {
     let name = path
         .strip_prefix("/mcp")
         .unwrap_or_default()
         .trim_start_matches('/');
     if name.is_empty() {
-        return Ok(Caller { agent, link: None });
+        return Ok(Caller { access, link: None });
     }
     let link = is_name(name)
-        .then(|| routing::link(gate, &agent, &ServerName::from(name), None))
+        .then(|| routing::link(gate, &access.agent, &ServerName::from(name), None))
         .flatten();
     if link.is_none() {
         // The same for a server that does not exist and for one of other agents.
@@ -96,7 +105,7 @@ fn caller(gate: &Gate, agent: AgentName, path: &str) -> Result<Caller, Box<Respo
         let problem = Problem::new(StatusCode::NOT_FOUND, code::UNKNOWN_SERVER, detail);
         return Err(Box::new(problem.rpc(None, INVALID_REQUEST)));
     }
-    Ok(Caller { agent, link })
+    Ok(Caller { access, link })
 }
 
 fn not_allowed() -> Response<Body> {

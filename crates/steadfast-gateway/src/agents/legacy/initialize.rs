@@ -27,7 +27,7 @@ pub(crate) async fn initialize(
         let message = rpc_error(Some(id), INVALID_PARAMS, "no protocolVersion", None);
         return json_answer(StatusCode::BAD_REQUEST, message);
     };
-    let (agent, link) = (caller.agent.clone(), caller.link.as_ref());
+    let (agent, link) = (caller.agent().clone(), caller.link.as_ref());
     let result = match link {
         Some(link) => {
             if link.hello().is_none() {

@@ -90,7 +90,7 @@ async fn find(
         Ok(named) => {
             let sessions = &gate.sessions;
             let server = caller.link.as_ref().map(|link| link.server());
-            sessions.find(named, &caller.agent, server).await
+            sessions.find(named, caller.agent(), server).await
         }
         Err(_) => Ok(None),
     };
@@ -108,12 +108,12 @@ async fn find(
 
 /// The caller, with the connection that serves this session.
 fn in_session(gate: &Gate, caller: &Caller, session: &Session) -> Caller {
-    let agent = caller.agent.clone();
+    let access = caller.access.clone();
     let link = caller.link.as_ref().map(|link| {
-        let own = routing::link(gate, &agent, link.server(), Some(session));
+        let own = routing::link(gate, &access.agent, link.server(), Some(session));
         own.unwrap_or_else(|| Arc::clone(link))
     });
-    Caller { agent, link }
+    Caller { access, link }
 }
 
 /// The store does not answer: 503, so that nobody takes the session for lost.
@@ -190,7 +190,7 @@ async fn set_level(
         Some(link) => link.hello().is_some_and(|hello| hello.era() == Era::Modern),
         None => {
             if known {
-                let links = routing::links(gate, &caller.agent, Some(session));
+                let links = routing::links(gate, caller.agent(), Some(session));
                 merged::set_level(&links, inbound, &origin(session)).await;
             }
             true

@@ -76,7 +76,7 @@ async fn notification(gate: &Gate, caller: &Caller, inbound: Inbound) -> Respons
         };
         let links = match &caller.link {
             Some(link) => vec![Arc::clone(link)],
-            None => routing::links(gate, &caller.agent, None),
+            None => routing::links(gate, caller.agent(), None),
         };
         merged::notify(&links, &inbound.message, &origin).await;
     }
@@ -140,7 +140,7 @@ async fn to_all(
     revision: Revision,
 ) -> Response<Body> {
     let asker = Asker {
-        agent: &caller.agent,
+        agent: caller.agent(),
         session: None,
         revision,
     };
