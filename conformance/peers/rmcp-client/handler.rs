@@ -1,8 +1,8 @@
 //! What the peer answers to servers, and what it notes of what they say.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use parking_lot::Mutex;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult,
     ElicitRequestParams, ElicitResult, ElicitationAction, Implementation,
@@ -11,10 +11,38 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, ErrorData, RoleClient};
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
-/// The progress of the calls so far.
-pub(crate) type Progress = Arc<Mutex<Vec<f64>>>;
+/// How long the last progress may be on its way, once the result of its call is here.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What was said of one call.
+#[derive(Debug, Default)]
+struct Said {
+    progress: Vec<f64>,
+    is_complete: bool,
+}
+
+/// The progress of the present call.
+#[derive(Clone)]
+pub(crate) struct Progress(Arc<watch::Sender<Said>>);
+
+impl Progress {
+    /// Before a call.
+    pub(crate) fn forget(&self) {
+        self.0.send_replace(Said::default());
+    }
+
+    /// Waits for the last of it: the SDK handles each notification in a task of its own, so that the
+    /// result of the call may be here first.
+    pub(crate) async fn to_its_end(&self) -> Vec<f64> {
+        let mut said = self.0.subscribe();
+        let complete = said.wait_for(|said| said.is_complete);
+        // Where it does not come, what did come tells the story.
+        let _ = tokio::time::timeout(PATIENCE, complete).await;
+        self.0.borrow().progress.clone()
+    }
+}
 
 pub(crate) struct Handler {
     progress: Progress,
@@ -24,10 +52,10 @@ pub(crate) struct Handler {
 impl Handler {
     /// With where it notes progress, and updates of resources.
     pub(crate) fn new() -> (Self, Progress, mpsc::UnboundedReceiver<String>) {
-        let progress = Progress::default();
+        let progress = Progress(Arc::new(watch::Sender::new(Said::default())));
         let (updates, updated) = mpsc::unbounded_channel();
         let handler = Self {
-            progress: Arc::clone(&progress),
+            progress: progress.clone(),
             updates,
         };
         (handler, progress, updated)
@@ -67,10 +95,13 @@ impl ClientHandler for Handler {
 
     async fn on_progress(
         &self,
-        progress: ProgressNotificationParam,
+        said: ProgressNotificationParam,
         _context: NotificationContext<RoleClient>,
     ) {
-        self.progress.lock().push(progress.progress);
+        self.progress.0.send_modify(|so_far| {
+            so_far.progress.push(said.progress);
+            so_far.is_complete = said.total.is_some_and(|total| said.progress >= total);
+        });
     }
 
     async fn on_resource_updated(

@@ -102,9 +102,9 @@ impl Peer {
             }
             "call" => serde_json::to_value(client.call_tool(call(name, arguments)?).await?)?,
             "progress" => {
-                self.progress.lock().clear();
+                self.progress.forget();
                 client.call_tool(call(name, arguments)?).await?;
-                json!(*self.progress.lock())
+                json!(self.progress.to_its_end().await)
             }
             "begin" => {
                 let request = CallToolRequest::new(call(name, arguments)?);
