@@ -118,6 +118,17 @@ pub trait Operations: Send + Sync + fmt::Debug {
         operation: &OperationRecord,
         facts: &[Fact],
     ) -> Result<Swap<OperationRecord>, Error>;
+    /// The same for what need not be kept when the power is lost right after, since whoever finds the operation then
+    /// concludes the same or less from what is there: it survives a kill of the process, and costs no sync.
+    async fn advance_lazily(
+        &self,
+        operation: &OperationRecord,
+        facts: &[Fact],
+    ) -> Result<Swap<OperationRecord>, Error>;
+    /// The agents of these have their answers: nothing is left to tell, and nobody drives them any more. One that is not
+    /// of this version any more stays as it is. As lazily as [`Operations::advance_lazily`], and without a fact: it is
+    /// what everybody expects.
+    async fn answers_given(&self, operations: &[(OperationId, Version)]) -> Result<(), Error>;
     /// An operation.
     async fn operation(&self, id: &OperationId) -> Result<Option<OperationRecord>, Error>;
     /// What is on record about it, the oldest first.

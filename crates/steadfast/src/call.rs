@@ -124,7 +124,10 @@ impl AnswerStream {
             (None, None) => None,
         };
         if matches!(message, Some(Message::Response(_) | Message::Failed(_))) {
-            self.on_drop = OnDrop::default();
+            let OnDrop { tracked, .. } = std::mem::take(&mut self.on_drop);
+            if let (Some(tracked), Some(Message::Response(_))) = (tracked, &message) {
+                tracked.given();
+            }
         }
         Poll::Ready(message)
     }

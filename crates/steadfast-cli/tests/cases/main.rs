@@ -9,6 +9,7 @@ mod doctor;
 mod grants;
 mod merged;
 mod operating;
+mod operations;
 mod plumbing;
 mod revisions;
 mod rig;

@@ -92,6 +92,33 @@ impl Operations for MemoryRecords {
         })
     }
 
+    async fn advance_lazily(
+        &self,
+        operation: &OperationRecord,
+        facts: &[Fact],
+    ) -> Result<Swap<OperationRecord>, Error> {
+        self.advance(operation, facts).await
+    }
+
+    async fn answers_given(&self, operations: &[(OperationId, Version)]) -> Result<(), Error> {
+        self.with(|state| {
+            for entry in &mut state.operations {
+                let record = &mut entry.record;
+                let is_given = |(id, version): &(OperationId, Version)| {
+                    *id == record.id && *version == record.version
+                };
+                if operations.iter().any(is_given) {
+                    record.version = record.version.next();
+                    record.undelivered = false;
+                    record.driver = None;
+                    if record.key_hash.is_none() {
+                        record.result = None;
+                    }
+                }
+            }
+        })
+    }
+
     async fn operation(&self, id: &OperationId) -> Result<Option<OperationRecord>, Error> {
         self.with(|state| state.entry(id).map(|entry| entry.record.clone()))
     }

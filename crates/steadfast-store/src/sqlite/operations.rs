@@ -6,11 +6,11 @@ use steadfast_core::{AgentName, OperationId, ServerName, Wall};
 
 use super::SqliteRecords;
 use super::rows::{self, Reader, Stored};
-use super::statement::{Statement, Swapped, count, number, server_text, text};
+use super::statement::{Statement, Swapped, changed, count, number, server_text, text};
 use super::writer::Work;
 use crate::error::Error;
 use crate::operations::{Digest, HeldCount, OperationFilter, OperationRecord, Operations};
-use crate::swap::Swap;
+use crate::swap::{Swap, Version};
 use crate::vault::Sealed;
 
 impl Stored for OperationRecord {
@@ -132,6 +132,16 @@ pub(super) fn list(filter: &OperationFilter) -> &'static str {
     }
 }
 
+const UPDATE: &str = "UPDATE operations SET version = ?2, state = ?3, state_name = ?4, is_open = ?5, undelivered = ?6, \
+     driver = ?7, leg_hash = ?8, wake_at = ?9, changed_at = ?10, result = ?11 \
+     WHERE id = ?1 AND version = ?2 - 1";
+
+/// ?1 pairs of id and version, as JSON. Only what is observed has an answer to give, and is open for nothing else.
+const GIVEN: &str = "UPDATE operations SET version = version + 1, undelivered = 0, is_open = 0, driver = NULL, \
+     result = CASE WHEN key_hash IS NULL THEN NULL ELSE result END \
+     WHERE state_name = 'observed' \
+     AND (id, version) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1))";
+
 fn find(id: &OperationId) -> Statement {
     query("SELECT * FROM operations WHERE id = ?").bind(id.as_str().to_owned())
 }
@@ -208,7 +218,15 @@ impl SqliteRecords {
     ) -> Result<Swap<OperationRecord>, Error> {
         let facts = self.fact_statements(&operation.id, facts)?;
         let appended = self.writer.write(|db| append(db, write, facts, read));
-        match appended.await? {
+        self.appended(operation, appended.await?)
+    }
+
+    fn appended(
+        &self,
+        operation: &OperationRecord,
+        swapped: Swapped,
+    ) -> Result<Swap<OperationRecord>, Error> {
+        match swapped {
             Swapped::Stored => Ok(Swap::Stored(operation.version.next())),
             Swapped::Lost(row) => {
                 let present = row.map(|row| rows::read(&row, &self.place)).transpose()?;
@@ -251,14 +269,37 @@ impl Operations for SqliteRecords {
         operation: &OperationRecord,
         facts: &[Fact],
     ) -> Result<Swap<OperationRecord>, Error> {
-        let write = self.changing(
-            "UPDATE operations SET version = ?2, state = ?3, state_name = ?4, is_open = ?5, undelivered = ?6, \
-             driver = ?7, leg_hash = ?8, wake_at = ?9, changed_at = ?10, result = ?11 \
-             WHERE id = ?1 AND version = ?2 - 1",
-            operation,
-        )?;
+        let write = self.changing(UPDATE, operation)?;
         self.append(operation, write, facts, find(&operation.id))
             .await
+    }
+
+    async fn advance_lazily(
+        &self,
+        operation: &OperationRecord,
+        facts: &[Fact],
+    ) -> Result<Swap<OperationRecord>, Error> {
+        let write = self.changing(UPDATE, operation)?;
+        let (facts, read) = (
+            self.fact_statements(&operation.id, facts)?,
+            find(&operation.id),
+        );
+        let appended = self
+            .writer
+            .write_lazily(|db| append(db, write, facts, read));
+        self.appended(operation, appended.await?)
+    }
+
+    async fn answers_given(&self, operations: &[(OperationId, Version)]) -> Result<(), Error> {
+        let pairs: Vec<_> = operations
+            .iter()
+            .map(|(id, version)| (id.as_str(), version.0))
+            .collect();
+        let write = query(GIVEN).bind(serde_json::json!(pairs).to_string());
+        self.writer
+            .write_lazily(|db| changed(db, write))
+            .await
+            .map(drop)
     }
 
     async fn operation(&self, id: &OperationId) -> Result<Option<OperationRecord>, Error> {

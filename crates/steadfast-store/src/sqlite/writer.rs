@@ -71,8 +71,26 @@ impl Writer {
         T: Send + 'static,
         W: for<'c> FnOnce(&'c mut SqliteConnection) -> Work<'c, T> + Send + 'static,
     {
+        self.hand_over(work, Survives::PowerLoss).await
+    }
+
+    /// The same for what need not be kept when the power is lost right after: it is not synced by itself.
+    pub(super) async fn write_lazily<T, W>(&self, work: W) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        W: for<'c> FnOnce(&'c mut SqliteConnection) -> Work<'c, T> + Send + 'static,
+    {
+        self.hand_over(work, Survives::Kill).await
+    }
+
+    async fn hand_over<T, W>(&self, work: W, survives: Survives) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        W: for<'c> FnOnce(&'c mut SqliteConnection) -> Work<'c, T> + Send + 'static,
+    {
         let (reply, answer) = oneshot::channel();
         let job = Job {
+            survives,
             work: Some(work),
             outcome: None,
             reply,
@@ -105,9 +123,20 @@ impl Writer {
     }
 }
 
+/// What a write that has returned is still there after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Survives {
+    /// A loss of power, and a kill of the process.
+    PowerLoss,
+    /// A kill of the process: the operating system has it.
+    Kill,
+}
+
 /// A write in the queue, whatever it returns.
 #[async_trait]
 trait Write: Send {
+    /// What it is to survive.
+    fn survives(&self) -> Survives;
     /// Whether its caller no longer waits for it.
     fn abandoned(&self) -> bool;
     /// Does it; whether its changes are to be kept.
@@ -117,6 +146,7 @@ trait Write: Send {
 }
 
 struct Job<T, W> {
+    survives: Survives,
     work: Option<W>,
     outcome: Option<sqlx::Result<T>>,
     reply: oneshot::Sender<Result<T, Error>>,
@@ -129,6 +159,10 @@ where
     T: Send,
     W: for<'c> FnOnce(&'c mut SqliteConnection) -> Work<'c, T> + Send,
 {
+    fn survives(&self) -> Survives {
+        self.survives
+    }
+
     fn abandoned(&self) -> bool {
         self.reply.is_closed()
     }
@@ -223,6 +257,16 @@ impl Task {
             Some(db) => db,
             none => none.insert(self.reopen.connect().await.map_err(failed)?),
         };
+        // In a write-ahead log a commit without a sync is lost with the power only, and never damages the file
+        // (sqlite.org/pragma.html#pragma_synchronous). Whatever needs a sync syncs what came before it as well.
+        let lazily = writes
+            .iter()
+            .all(|write| write.survives() == Survives::Kill);
+        if lazily {
+            execute(db, "PRAGMA synchronous = NORMAL")
+                .await
+                .map_err(failed)?;
+        }
         execute(db, "BEGIN IMMEDIATE").await.map_err(failed)?;
         for write in writes {
             // Within its savepoint, so that a write that fails takes back only itself.
@@ -234,7 +278,13 @@ impl Task {
         }
         execute(db, "COMMIT")
             .await
-            .map_err(|error| fault::classify_commit(&place, &error))
+            .map_err(|error| fault::classify_commit(&place, &error))?;
+        if lazily {
+            execute(db, "PRAGMA synchronous = FULL")
+                .await
+                .map_err(failed)?;
+        }
+        Ok(())
     }
 }
 

@@ -97,6 +97,8 @@ macro_rules! instantiate {
             operations_come_back_as_they_were_put
             what_was_meant_never_changes
             facts_are_appended_by_whoever_read_the_latest_version
+            an_answer_that_was_given_leaves_nothing_to_tell
+            what_is_written_lazily_is_there_and_loses_against_a_later_version
             one_key_is_one_operation_unless_it_had_no_effect
             similar_operations_are_open_and_identical_or_of_the_same_key
             operations_are_listed_newest_first_and_in_parts

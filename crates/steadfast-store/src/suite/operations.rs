@@ -1,6 +1,6 @@
 //! The ledger: append-only, by compare-and-swap, and found by what an identical call has in common.
 
-use steadfast_core::operation::{Decider, Evidence, Fact, State, Trail};
+use steadfast_core::operation::{Decider, Evidence, Fact, Said, State, Trail};
 use steadfast_core::{OperationId, Wall};
 
 use super::samples::operation;
@@ -117,6 +117,59 @@ pub async fn facts_are_appended_by_whoever_read_the_latest_version(store: Shared
     assert_eq!(facts.last().unwrap().state, first.state);
     let none = store.operation_facts(&"op_other".into()).await.unwrap();
     assert_eq!(none, []);
+}
+
+/// What need not survive a loss of power is written by the same rules.
+pub async fn what_is_written_lazily_is_there_and_loses_against_a_later_version(store: SharedStore) {
+    let stale = intend(&store, 1).await;
+    let mut record = stale.clone();
+    record.state = held();
+    let appended = fact(2, &record.state);
+    let stored = store.advance_lazily(&record, &[appended]).await.unwrap();
+    assert!(stored.is_stored());
+    assert_eq!(find(&store, &record.id).await.state, held());
+    let facts = store.operation_facts(&record.id).await.unwrap();
+    assert_eq!(facts.len(), 2);
+    let lost = store.advance_lazily(&stale, &[]).await.unwrap();
+    assert!(matches!(lost, Swap::Lost(Some(_))), "{lost:?}");
+}
+
+/// Whoever has changed it since has the last word, and what is kept for a key is kept.
+pub async fn an_answer_that_was_given_leaves_nothing_to_tell(store: SharedStore) {
+    let mut answered = Vec::new();
+    for number in 1..=3 {
+        let mut put = operation(number);
+        put.key_hash = (number == 2).then_some([9; 32]);
+        let stored = store.intend(&put, &[]).await.unwrap();
+        assert!(stored.is_stored());
+        put.version = Version::NONE.next();
+        put.undelivered = true;
+        put.result = Some(Sealed::from(vec![1]));
+        put.state = State::Observed {
+            trail: Trail::default(),
+            said: Said::Result,
+            late: false,
+        };
+        assert!(store.advance_lazily(&put, &[]).await.unwrap().is_stored());
+        answered.push((put.id, put.version.next()));
+    }
+    let [first, keyed, changed] = &mut answered[..] else {
+        panic!("{answered:?}");
+    };
+    changed.1 = changed.1.next();
+    let given = [first.clone(), keyed.clone(), changed.clone()];
+    store.answers_given(&given).await.unwrap();
+    for (given, is_told, is_kept) in [
+        (first, true, false),
+        (keyed, true, true),
+        (changed, false, true),
+    ] {
+        let found = find(&store, &given.0).await;
+        assert_eq!(found.undelivered, !is_told, "{found:?}");
+        assert_eq!(found.driver.is_none(), is_told, "{found:?}");
+        assert_eq!(found.result.is_some(), is_kept, "{found:?}");
+        assert_eq!(found.is_open(), !is_told, "{found:?}");
+    }
 }
 
 /// A key names one operation, until it is proven that nothing happened.

@@ -2,24 +2,20 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use sha2::{Digest as _, Sha256};
 use steadfast_core::operation::admission::{self, Admission, Earlier};
-use steadfast_core::operation::digest::canonical;
-use steadfast_core::operation::place::Place;
-use steadfast_core::operation::{Contract, Event, Evidence, Said, State, Trail};
-use steadfast_core::wire::{envelope, json, splice};
-use steadfast_core::{AgentName, ServerName};
+use steadfast_core::operation::{Event, Evidence, Said, State, Trail};
 use steadfast_store::{
-    Digest, Error, ExposeSecret as _, OperationRecord, OperationSecrets, SecretString, Version,
-    make_operation_id,
+    Digest, Error, ExposeSecret as _, OperationRecord, Version, make_operation_id,
 };
 
-use super::{Ledger, OperationReport, Tracked, unwritten};
-use crate::call::{Call, WhyKeptBack};
+use super::reading::{Asked, Reading, leg_hash};
+use super::{Lasting, Ledger, OperationReport, Tracked, unwritten};
+use crate::call::WhyKeptBack;
 use crate::clock;
-use crate::config::{OnRepeat, Tool};
+use crate::config::OnRepeat;
 
 /// How many earlier operations an identical call looks at: the newest ones decide.
 const EARLIER: usize = 16;
@@ -27,20 +23,8 @@ const EARLIER: usize = 16;
 /// How often it looks again, where what it saw has just changed.
 const ROUNDS: usize = 8;
 
-/// What of `_meta` is for the ledger (interface, "When a result was not observed").
-const OPERATION_KEY: &str = "dev.steadfast/operationKey";
-const REPEAT: &str = "dev.steadfast/repeat";
-
-/// A consequential call that wants to leave.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
-    pub(crate) agent: &'a AgentName,
-    pub(crate) server: &'a ServerName,
-    pub(crate) tool: &'a str,
-    pub(crate) call: &'a Call,
-    /// What the operator says about the tool.
-    pub(crate) policy: Option<&'a Tool>,
-}
+/// How long a daemon takes to write down that it gave an answer.
+const GIVING: Duration = Duration::from_millis(50);
 
 /// What becomes of it.
 #[derive(Debug)]
@@ -51,19 +35,6 @@ pub(crate) enum Admitted {
     Answered(Bytes),
     /// It is not sent.
     KeptBack(Box<WhyKeptBack>),
-}
-
-/// A call as the ledger looks at it.
-struct Reading<'a> {
-    asked: Asked<'a>,
-    operation_key: Option<String>,
-    key_hash: Option<Digest>,
-    intended: bool,
-    /// With a key that was put into it.
-    message: Option<Bytes>,
-    provider_key: Option<String>,
-    digest: Digest,
-    call_digest: Digest,
 }
 
 impl Ledger {
@@ -85,7 +56,7 @@ impl Ledger {
 
     async fn first_leg(self: &Arc<Self>, reading: &Reading<'_>) -> Result<Admitted, Error> {
         let asked = &reading.asked;
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
             let earlier = self
                 .store
                 .similar_operations(
@@ -110,6 +81,11 @@ impl Ledger {
                 continue;
             };
             if self.has_changed(&concerned).await? {
+                continue;
+            }
+            if concerned.undelivered && concerned.driver.is_some() && round < ROUNDS / 2 {
+                // Its agent is given it at this moment, here or by another daemon, which is on record soon.
+                tokio::time::sleep(GIVING).await;
                 continue;
             }
             let report = OperationReport::from(&concerned);
@@ -146,7 +122,7 @@ impl Ledger {
                 state,
                 same_call: record.call_digest == reading.call_digest,
                 same_key: reading.key_hash.is_some() && record.key_hash == reading.key_hash,
-                undelivered: record.undelivered,
+                undelivered: record.undelivered && !self.is_given(record),
             })
             .collect();
         admission::admit(&asked, &earlier)
@@ -165,6 +141,16 @@ impl Ledger {
             }),
             state => Cow::Borrowed(state),
         }
+    }
+
+    /// Whether the agent that made the call has its answer, or is there and gets it next: what is on record is for nobody
+    /// else then.
+    fn is_given(&self, record: &OperationRecord) -> bool {
+        let waits = || {
+            let tracked = self.live.get(&record.id);
+            tracked.is_some_and(|tracked| !tracked.has_left())
+        };
+        record.driver.as_ref() == Some(&self.name) && (self.given.has(record) || waits())
     }
 
     /// Whether something is written of an operation only now, so that it does not stand any more as it was read.
@@ -189,7 +175,16 @@ impl Ledger {
     }
 
     /// The daemon that drove an operation is gone.
-    pub(super) async fn interrupted(&self, record: OperationRecord) -> Result<(), Error> {
+    pub(super) async fn interrupted(&self, mut record: OperationRecord) -> Result<(), Error> {
+        if let State::Observed { .. } = record.state {
+            record.driver = None;
+            let decision =
+                "Steadfast ended before it was known that its agent has the answer, which is kept";
+            let fact = self.noted(&mut record, Evidence::Interrupted, decision);
+            // Whoever was faster did the same.
+            let _ = self.append(record, &[fact], Lasting::Synced).await?;
+            return Ok(());
+        }
         self.feed(record, &Event::Interrupted, clock::now(), |_| {})
             .await?;
         Ok(())
@@ -335,155 +330,4 @@ impl Ledger {
         let tracked = Tracked::begin(self, record, reading.intended);
         Ok(Admitted::Go(tracked, reading.message.clone()))
     }
-}
-
-impl<'a> Reading<'a> {
-    fn of(asked: Asked<'a>) -> Result<Self, Box<WhyKeptBack>> {
-        let operation_key = match ours(asked.call, OPERATION_KEY) {
-            None => None,
-            Some(Some(key)) => Some(key),
-            Some(None) => return Err(Box::new(WhyKeptBack::KeyNotText)),
-        };
-        let mut reading = Self {
-            key_hash: operation_key.as_ref().map(|key| hash(&[key.as_bytes()])),
-            operation_key,
-            intended: ours(asked.call, REPEAT).flatten().as_deref() == Some("intended"),
-            asked,
-            message: None,
-            provider_key: None,
-            digest: Digest::default(),
-            call_digest: Digest::default(),
-        };
-        let place = reading.find_key();
-        let call = asked.call;
-        let message = reading.message.as_ref().unwrap_or(&call.message);
-        let (arguments, key) = match &reading.message {
-            // With the key that was put into it, every place is another one.
-            Some(message) => {
-                let params = envelope::read(message).map(|it| envelope::read_params(message, &it));
-                let params = params.unwrap_or_default();
-                let whole = params.whole.unwrap_or_default();
-                let key = place.and_then(|place| place.find(message, whole));
-                (params.arguments, key)
-            }
-            None => {
-                let whole = call.params.whole.clone().unwrap_or_default();
-                let key = place.and_then(|place| place.find(message, whole));
-                (call.params.arguments.clone(), key)
-            }
-        };
-        let form = |without| match arguments.clone() {
-            Some(arguments) => canonical(message, arguments, without),
-            None => b"{}".to_vec(),
-        };
-        let tool = asked.tool.as_bytes();
-        reading.digest = hash(&[tool, &form(None)]);
-        reading.call_digest = match &key {
-            Some(key) => hash(&[tool, &form(Some(key))]),
-            None => reading.digest,
-        };
-        Ok(reading)
-    }
-
-    /// Finds the provider's key in the call, or puts one there where the contract says that we may. Where it stands,
-    /// from the params on.
-    fn find_key(&mut self) -> Option<Place> {
-        let contract = self.asked.policy?.duplicate_key.as_ref()?;
-        let place = self.place_of_key()?;
-        let call = self.asked.call;
-        let whole = call.params.whole.clone()?;
-        let found = place.find(&call.message, whole.clone());
-        let found = found.and_then(|range| call.message.get(range));
-        match found {
-            Some(raw) if raw != b"null" && raw != b"\"\"" => {
-                self.provider_key = Some(String::from_utf8_lossy(raw).into_owned());
-            }
-            Some(_) | None if contract.inject => {
-                let key = splice::quote(&made_key()?);
-                self.message = Some(self.with_key(&key)?);
-                self.provider_key = Some(key);
-            }
-            Some(_) | None => {}
-        }
-        Some(place)
-    }
-
-    /// Where the provider's key stands, from the params on.
-    fn place_of_key(&self) -> Option<Place> {
-        let contract = self.asked.policy?.duplicate_key.as_ref()?;
-        let below = contract.argument.strip_prefix('$')?;
-        Place::read(&format!("$.arguments{below}")).ok()
-    }
-
-    /// The message with this key (raw JSON) in it.
-    fn with_key(&self, key: &str) -> Option<Bytes> {
-        let call = self.asked.call;
-        let whole = call.params.whole.clone()?;
-        let message = self.place_of_key()?.put(&call.message, whole, key)?;
-        Some(Bytes::from(message))
-    }
-
-    fn contract(&self) -> Contract {
-        let has_key = self.provider_key.is_some();
-        let policy = self.asked.policy;
-        policy.map_or_else(Contract::default, |tool| tool.contract(has_key))
-    }
-
-    /// What is sealed: the params as they leave.
-    fn secrets(&self) -> OperationSecrets {
-        let call = self.asked.call;
-        let params = match &self.message {
-            Some(message) => envelope::read(message)
-                .ok()
-                .and_then(|read| message.get(read.params?)),
-            None => call
-                .params
-                .whole
-                .clone()
-                .and_then(|whole| call.message.get(whole)),
-        };
-        OperationSecrets {
-            params: String::from_utf8_lossy(params.unwrap_or(b"{}"))
-                .into_owned()
-                .into(),
-            operation_key: self.operation_key.clone().map(SecretString::from),
-            provider_key: self.provider_key.clone().map(SecretString::from),
-        }
-    }
-}
-
-/// A member of `_meta` that is for us: its text, or nothing where it is none.
-fn ours(call: &Call, name: &str) -> Option<Option<String>> {
-    let named = |member: &&json::Member| json::is_text(&call.message, member.key.clone(), name);
-    let member = call.params.ours.iter().rfind(named)?;
-    let text = json::text(&call.message, member.value.clone());
-    Some(text.map(Cow::into_owned))
-}
-
-/// Of the state with which a call continues an earlier one.
-fn leg_hash(call: &Call) -> Option<Digest> {
-    let state = json::text(&call.message, call.params.request_state.clone()?)?;
-    Some(hash_leg(&state))
-}
-
-/// Of a `requestState`.
-pub(crate) fn hash_leg(state: &str) -> Digest {
-    hash(&[b"requestState", state.as_bytes()])
-}
-
-/// Of parts that cannot run into each other.
-fn hash(parts: &[&[u8]]) -> Digest {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    hash.finalize().into()
-}
-
-/// A key that the provider has never seen. `None` without random numbers: then there is no key.
-fn made_key() -> Option<String> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).ok()?;
-    Some(super::report::hex(&bytes))
 }

@@ -14,7 +14,8 @@ const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
 impl Tracked {
     /// An answer with the id of the attempt under way was seen. It is kept where nobody is there who takes it.
-    pub(crate) fn answered(&self, message: &Bytes, read: &Envelope) {
+    /// `gives`: whether its agent is given the wish for input, if it is one.
+    pub(crate) fn answered(&self, message: &Bytes, read: &Envelope, gives: bool) {
         if let Some(task) = task_of(message, read) {
             self.post(Event::TaskStarted { task }, Along::default());
         }
@@ -23,6 +24,7 @@ impl Tracked {
         let awaited = !self.has_left();
         let along = Along {
             response: Some(message.clone()),
+            is_awaited: awaited && (gives || said != Said::InputRequired),
             undelivered: !awaited,
             leg_hash: (said == Said::InputRequired)
                 .then(|| state_of(message, read))
@@ -65,6 +67,7 @@ impl Ledger {
         };
         let along = Along {
             response: Some(message.clone()),
+            is_awaited: false,
             undelivered: true,
             leg_hash: None,
         };

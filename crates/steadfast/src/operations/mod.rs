@@ -6,9 +6,11 @@
 //!
 //! | module | what it does |
 //! | --- | --- |
+//! | [`reading`] | what a call means, and what identical calls have in common |
 //! | [`admit`] | whether a call is a further one, and what goes on record |
 //! | [`tracked`], [`scribe`] | one operation under way, and what writes down in order what happens to it |
 //! | [`answer`] | what an answer says about its operation |
+//! | [`given`] | the answers that have just been given, which is written behind |
 //! | [`live`] | all of them, and the answers that may still come late |
 //! | [`lookup`], [`supervisor`] | what became of it is found out, and what dead daemons left is taken over |
 //! | [`people`] | what a person asks for, and decides |
@@ -16,9 +18,11 @@
 
 mod admit;
 mod answer;
+mod given;
 mod live;
 mod lookup;
 mod people;
+mod reading;
 mod report;
 mod scribe;
 mod supervisor;
@@ -32,9 +36,11 @@ use steadfast_core::{AgentName, Fault, Kind, Millis, Now, OperationId, ServerNam
 use steadfast_store::{Error, OperationRecord, Present, Problem, SharedStore, Swap, Vault};
 use tokio::sync::{Notify, broadcast};
 
-pub(crate) use admit::{Admitted, Asked, hash_leg};
+pub(crate) use admit::Admitted;
+use given::Given;
 use live::Live;
 pub use people::NotDecided;
+pub(crate) use reading::{Asked, hash_leg};
 pub use report::{EvidenceReport, OperationDetails, OperationReport};
 pub(crate) use supervisor::{Links, supervise};
 pub(crate) use tracked::{AfterLoss, AfterRefusal, Along, Tracked};
@@ -52,6 +58,10 @@ const CHANGES: usize = 1_024;
 /// How long after its time an operation that its driver was to send again is looked at by others.
 const GRACE: Millis = Millis::secs(30);
 
+/// The longest answer, in bytes, that is kept while it is given to its agent. Of a longer one only what became of the
+/// operation is on record then.
+const KEPT_IN_PASSING: usize = 64 << 10;
+
 /// The ledger of this daemon.
 #[derive(Debug)]
 pub(crate) struct Ledger {
@@ -66,11 +76,23 @@ pub(crate) struct Ledger {
     _present: Present,
     /// The operations under way here.
     live: Live,
+    /// The answers that have just been given.
+    given: Given,
     changes: broadcast::Sender<Arc<OperationReport>>,
     /// What is due may have changed.
     news: Notify,
     /// What waits for a person has changed.
     held: Notify,
+}
+
+/// How a write lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lasting {
+    /// It is there after a loss of power.
+    Synced,
+    /// It is there after a kill, and costs no sync: what became of a call that is known to have left. Without it,
+    /// nobody knows what became of it, which is true.
+    Behind,
 }
 
 /// What an event did.
@@ -89,7 +111,7 @@ impl Ledger {
         settings: &config::Repeat,
     ) -> Result<Arc<Self>, Error> {
         let name = format!("{:016x}", own_number::draw());
-        Ok(Arc::new(Self {
+        let ledger = Arc::new(Self {
             _present: store.appear(&name).await?,
             store,
             vault,
@@ -97,10 +119,13 @@ impl Ledger {
             suspicion: settings.suspicion.0,
             name,
             live: Live::default(),
+            given: Given::default(),
             changes: broadcast::Sender::new(CHANGES),
             news: Notify::new(),
             held: Notify::new(),
-        }))
+        });
+        tokio::spawn(given::write_down(Arc::downgrade(&ledger)));
+        Ok(ledger)
     }
 
     /// Every operation that changes from now on.
@@ -128,9 +153,21 @@ impl Ledger {
     /// that somebody else was faster with begins anew with what they wrote.
     async fn feed(
         &self,
+        record: OperationRecord,
+        event: &Event,
+        now: Now,
+        along: impl FnMut(&mut OperationRecord) + Send,
+    ) -> Result<Fed, Error> {
+        self.feed_as(record, event, now, Lasting::Synced, along)
+            .await
+    }
+
+    async fn feed_as(
+        &self,
         mut record: OperationRecord,
         event: &Event,
         now: Now,
+        lasting: Lasting,
         mut along: impl FnMut(&mut OperationRecord) + Send,
     ) -> Result<Fed, Error> {
         for _ in 0..SWAPS {
@@ -146,7 +183,7 @@ impl Ledger {
             let was_held = matches!(record.state, State::Held { .. });
             let mut next = self.entering(&record, step.state, now);
             along(&mut next);
-            match self.append(next, &step.facts).await? {
+            match self.append(next, &step.facts, lasting).await? {
                 Ok(record) => {
                     if was_held != matches!(record.state, State::Held { .. }) {
                         self.held.notify_one();
@@ -198,8 +235,13 @@ impl Ledger {
         &self,
         mut record: OperationRecord,
         facts: &[Fact],
+        lasting: Lasting,
     ) -> Result<Result<OperationRecord, OperationRecord>, Error> {
-        match self.store.advance(&record, facts).await? {
+        let written = match lasting {
+            Lasting::Synced => self.store.advance(&record, facts).await?,
+            Lasting::Behind => self.store.advance_lazily(&record, facts).await?,
+        };
+        match written {
             Swap::Stored(version) => {
                 record.version = version;
                 self.publish(&record);
@@ -218,9 +260,12 @@ impl Ledger {
         let Some(response) = &along.response else {
             return;
         };
-        record.undelivered = along.undelivered;
+        // Until its agent has it: a daemon that is killed before that leaves an answer that the identical call is given.
+        let is_passing = along.is_awaited && response.len() <= KEPT_IN_PASSING;
+        record.undelivered = along.is_awaited || along.undelivered;
+        record.driver = along.is_awaited.then(|| self.name.clone());
         // A key asks for its result again and again; without one it is kept only for whoever did not get it.
-        if along.undelivered || record.key_hash.is_some() {
+        if along.undelivered || is_passing || record.key_hash.is_some() {
             match self.vault.seal_result(&record.id, response) {
                 Ok(sealed) => record.result = Some(sealed),
                 Err(error) => tracing::error!(%error, "a result cannot be kept"),
@@ -239,7 +284,7 @@ impl Ledger {
             record.result = None;
         }
         let fact = self.noted(&mut record, Evidence::Delivered, decision);
-        Ok(self.append(record, &[fact]).await?.ok())
+        Ok(self.append(record, &[fact], Lasting::Synced).await?.ok())
     }
 
     /// A fact that leaves the state as it is.
@@ -283,6 +328,7 @@ impl Ledger {
     /// Waits until everything that happened here so far is on record.
     pub(crate) async fn flush(&self) {
         self.live.flush_all().await;
+        self.write_given().await;
     }
 
     /// Tells everyone who watches.

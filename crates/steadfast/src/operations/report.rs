@@ -108,7 +108,8 @@ impl From<&OperationRecord> for OperationReport {
                 | State::NoEffect { .. }
                 | State::Abandoned { .. } => None,
             },
-            undelivered: record.undelivered,
+            // While a daemon is giving it, its agent is there.
+            undelivered: record.undelivered && record.driver.is_none(),
             arguments_digest: hex(&record.digest),
         }
     }

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::live::Writing;
 use super::tracked::{Along, NotWritten};
-use super::{Fed, Ledger};
+use super::{Fed, Lasting, Ledger};
 use crate::clock;
 
 /// How soon a write that the store refused is tried again, at first and at most.
@@ -24,6 +24,8 @@ const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 pub(super) enum Work {
     /// Something happened.
     Feed(Happened),
+    /// Its agent is given the response.
+    Given,
     /// Its agent went away before it took the response.
     NotTaken(Bytes),
     /// Its agent came back for it.
@@ -64,6 +66,8 @@ pub(super) struct Scribe {
     is_new: bool,
     /// What happened before it was.
     before: Vec<Fact>,
+    /// Whether its agent was given the answer on record.
+    given: bool,
 }
 
 impl Scribe {
@@ -78,6 +82,7 @@ impl Scribe {
             record,
             is_new: true,
             before: insisted.into_iter().collect(),
+            given: false,
         }
     }
 
@@ -88,6 +93,7 @@ impl Scribe {
             record,
             is_new: false,
             before: Vec::new(),
+            given: false,
         }
     }
 
@@ -107,6 +113,9 @@ impl Scribe {
             };
             self.write(Work::feed(lost, Along::default(), None)).await;
         }
+        if self.is_being_given() && !self.given {
+            self.not_taken(None).await;
+        }
         self.ledger.live.remove(&self.record.id);
         drop(writing);
     }
@@ -114,12 +123,16 @@ impl Scribe {
     async fn write(&mut self, work: Work) {
         match work {
             Work::Feed(happened) => self.happened(happened).await,
+            Work::Given => {
+                if self.is_being_given() {
+                    self.given = true;
+                    self.ledger.given.add(&self.record);
+                }
+            }
             Work::NotTaken(response) => {
                 let untaken = matches!(self.record.state, State::Observed { .. });
                 if untaken && !self.is_new {
-                    let decision = "its agent went away before it took the answer, which is kept";
-                    let kept = self.keep(&response, Evidence::AgentLeft, decision).await;
-                    self.note(kept);
+                    self.not_taken(Some(&response)).await;
                 }
             }
             Work::Taken => {
@@ -177,7 +190,16 @@ impl Scribe {
         }
         let record = self.record.clone();
         let ledger = Arc::clone(&self.ledger);
-        let fed = ledger.feed(record, event, now, |record| ledger.put_along(record, along));
+        // Nothing leaves before that is safe; what became of it may follow.
+        let lasting = match event {
+            Event::Leave { .. } => {
+                self.given = false;
+                Lasting::Synced
+            }
+            _ => Lasting::Behind,
+        };
+        let along = |record: &mut OperationRecord| ledger.put_along(record, along);
+        let fed = ledger.feed_as(record, event, now, lasting, along);
         let fed = fed.await.map_err(NotWritten::Store)?;
         self.record = fed.record.clone();
         Ok(fed)
@@ -219,18 +241,31 @@ impl Scribe {
         }
     }
 
+    /// Whether the answer on record is for an agent that waits for it here.
+    fn is_being_given(&self) -> bool {
+        let record = &self.record;
+        matches!(record.state, State::Observed { .. })
+            && record.undelivered
+            && record.driver.as_ref() == Some(&self.ledger.name)
+    }
+
+    /// Its agent went away before it took the answer.
+    async fn not_taken(&mut self, response: Option<&Bytes>) {
+        let kept = self.keep(response).await;
+        self.note(kept);
+    }
+
     /// Keeps the response for the identical call that asks for it.
-    async fn keep(
-        &mut self,
-        response: &Bytes,
-        evidence: Evidence,
-        decision: &str,
-    ) -> Result<(), Error> {
+    async fn keep(&mut self, response: Option<&Bytes>) -> Result<(), Error> {
         let mut next = self.record.clone();
         next.undelivered = true;
-        next.result = Some(self.ledger.vault.seal_result(&next.id, response)?);
-        let fact = self.ledger.noted(&mut next, evidence, decision);
-        match self.ledger.append(next, &[fact]).await? {
+        next.driver = None;
+        if let Some(response) = response {
+            next.result = Some(self.ledger.vault.seal_result(&next.id, response)?);
+        }
+        let decision = "its agent went away before it took the answer, which is kept";
+        let fact = self.ledger.noted(&mut next, Evidence::AgentLeft, decision);
+        match self.ledger.append(next, &[fact], Lasting::Behind).await? {
             Ok(record) | Err(record) => self.record = record,
         }
         Ok(())

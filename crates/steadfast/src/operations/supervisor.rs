@@ -160,6 +160,7 @@ impl Ledger {
         };
         let along = Along {
             response,
+            is_awaited: false,
             undelivered: true,
             leg_hash: None,
         };

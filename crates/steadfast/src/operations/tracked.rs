@@ -1,9 +1,10 @@
 //! One operation under way. What happens to it is written in order by a task of its own: what must be durable first
-//! (that it leaves) and what decides how to go on (that its answer is lost) is waited for, everything else is written
-//! behind the answer.
+//! (that it leaves) and what decides how to go on (that its answer is lost) is waited for, and so is the answer before
+//! its agent gets it. Everything else is written behind.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -16,6 +17,9 @@ use tokio::sync::{mpsc, oneshot};
 use super::scribe::{Scribe, Work};
 use super::{Fed, Ledger, OperationReport, unwritten};
 use crate::call::{NotObserved, WhyKeptBack};
+
+/// The longest that an answer waits to be on record.
+const HOLDING_BACK: Duration = Duration::from_secs(2);
 
 /// One operation under way.
 #[derive(Debug)]
@@ -39,6 +43,8 @@ pub(crate) struct Tracked {
 pub(crate) struct Along {
     /// The server's response, as it came.
     pub(crate) response: Option<Bytes>,
+    /// Whether its agent is there, and is given it next.
+    pub(crate) is_awaited: bool,
     /// Whether nobody is there whom it could be given.
     pub(crate) undelivered: bool,
     /// With what the next leg continues it.
@@ -215,6 +221,24 @@ impl Tracked {
     /// The server's response, which its agent may still go away before.
     pub(super) fn note_response(&self, response: &Bytes) {
         *self.response.lock() = Some(response.clone());
+    }
+
+    /// Its agent is given the response now.
+    pub(crate) fn given(&self) {
+        if !self.has_left() {
+            let _ = self.works.send(Work::Given);
+        }
+    }
+
+    /// Waits until what is known by now is on record: a daemon that is killed once its agent has the answer must not take
+    /// it for lost. A store that cannot be written holds no answer back for long.
+    pub(crate) async fn on_record(&self) {
+        if tokio::time::timeout(HOLDING_BACK, self.flush())
+            .await
+            .is_err()
+        {
+            tracing::error!(id = %self.id, "an answer is given before it is on record");
+        }
     }
 
     /// Its agent went away before it took the response, which is kept.

@@ -280,6 +280,9 @@ async fn attempts(link: Arc<Link>, job: Arc<Job>, mut reissued: u32) -> Answer {
                 if policy.is_remembered() {
                     Box::pin(link.keep_remembered()).await;
                 }
+                if let Some(tracked) = &job.tracked {
+                    Box::pin(tracked.on_record()).await;
+                }
                 return answer;
             }
             Tried::Again {

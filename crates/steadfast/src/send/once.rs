@@ -15,7 +15,7 @@ use steadfast_core::{Era, Fault, Kind, connection};
 use super::compose::{self, Composed};
 use super::input::Asked;
 use super::{Job, Sent, Tried, Why, not_observed, stream};
-use crate::call::{Answer, Failure};
+use crate::call::{Answer, Failure, Origin};
 use crate::clock;
 use crate::drive::Input;
 use crate::levels;
@@ -269,7 +269,8 @@ impl Attempt<'_> {
         self.remember(read);
         self.suspect(body);
         if let Some(tracked) = &self.job.tracked {
-            tracked.answered(body, read);
+            let gives = matches!(self.job.call.origin, Origin::Modern { .. });
+            tracked.answered(body, read, gives);
         }
         let shaped = compose::answer_for(
             &self.job.call,
@@ -294,6 +295,10 @@ impl Attempt<'_> {
             Some(Err(why)) => why,
             None => "the answer is not one that this agent could be given",
         };
+        if let Some(tracked) = &self.job.tracked {
+            // Nor could it be when it asks again.
+            tracked.given();
+        }
         let lost = not_observed(self.link, &self.job.policy, self.sent, evidence, None);
         Whole::Answer(Answer::Failed(Failure::NotObserved(lost)))
     }

@@ -49,7 +49,11 @@ pub(super) async fn run(link: Arc<Link>, mut job: Job) -> Answer {
             job.tracked = Some(tracked);
             let job = Arc::new(job);
             let answer = attempts(link, Arc::clone(&job), 0).await;
-            concluded(&job, answer).await
+            let answer = concluded(&job, answer).await;
+            if let (Some(tracked), Answer::Whole { .. }) = (&job.tracked, &answer) {
+                tracked.given();
+            }
+            answer
         }
         Admitted::Answered(response) => from_record(&link, &job, &response),
         Admitted::KeptBack(why) => kept_back(&link, &tool, *why),

@@ -394,6 +394,9 @@ impl Reader {
             if matches!(taken, Taken::Answered) && self.job.policy.is_remembered() {
                 self.link.keep_remembered().await;
             }
+            if let (Taken::Answered, Some(tracked)) = (&taken, &self.job.tracked) {
+                tracked.on_record().await;
+            }
             for message in out.drain(..) {
                 // Nobody listens any more: read on all the same, to learn the outcome.
                 let _ = sender.send(message).await;

@@ -12,7 +12,6 @@ use testkit::{Agent, Browser, Issuer, PATIENCE, Protection, RequestLog, Server};
 use super::{House, renewals};
 use crate::common::{daemon, never};
 use crate::rig::{BOTH, Era, agent_of};
-use crate::writes::ledger;
 
 /// Every sign-in gets `init`; `add_row` wants `write`, too.
 fn write(protection: &mut Protection) {
@@ -146,9 +145,6 @@ async fn sc_02_a_missing_scope_is_for_a_person_and_never_renewed() {
         // What the grant is enough for is served.
         let echo = agent.call("echo", json!({"text": "a"})).await.unwrap();
         assert!(!echo.is_error(), "{echo:?}");
-        // What became of the call is written behind its answer: a kill before that leaves it held, with a notice of its own.
-        let newest = ledger::operations(&house.daemon).await.remove(0);
-        ledger::wait_for(&house.daemon, newest["id"].as_str().unwrap(), "observed").await;
         // It is on record, and asked for once, whoever asks.
         house.daemon.restart().await.unwrap();
         house.connected().await;
