@@ -11,11 +11,15 @@
 //! | [`SqliteRecords`] | one machine; several processes may share a data directory |
 //! | [`MemoryRecords`] | tests |
 //!
+//! The [`events`] of agents' streams are kept apart from all of that, in a file of their own: an [`EventLog`], which is
+//! [`SqliteEvents`] or [`MemoryEvents`], with a suite of its own (`instantiate_events!`).
+//!
 //! Secrets are sealed by the [`vault`] before they reach a backend. `schema.md` in this crate describes the tables.
 
 pub mod clients;
 pub mod documents;
 pub mod error;
+pub mod events;
 pub mod grants;
 pub mod issuers;
 pub mod keys;
@@ -43,11 +47,12 @@ mod versioned;
 pub use clients::{ClientRecord, Clients};
 pub use documents::{DocumentRecord, Documents};
 pub use error::{Error, Problem};
+pub use events::{EventLog, EventStream, EventStreamRecord, EventWrite, SharedEvents, StreamName};
 pub use grants::{ClientOrigin, DueGrant, GrantClient, GrantRecord, Grants, LastRenewal};
 pub use issuers::{IssuerRecord, Issuers};
 pub use keys::{AgentKey, IdHash, KeyHash, hash_id, hash_state, make_key};
 pub use leases::{Lease, LeaseKey, Leases, Taken};
-pub use memory::MemoryRecords;
+pub use memory::{MemoryEvents, MemoryRecords};
 pub use model::{
     AgentRecord, AgentSessionRecord, ParkedCallRecord, ParkedQuestion, ServerRecord, SessionRecord,
     Source, Transition,
@@ -62,7 +67,7 @@ pub use resealing::{Resealed, Resealing};
 /// The type of secrets, which do not print.
 pub use secrecy::{ExposeSecret, SecretString};
 pub use sign_ins::{SignInRecord, SignIns, Started};
-pub use sqlite::{SqliteOptions, SqliteRecords};
+pub use sqlite::{SqliteEvents, SqliteOptions, SqliteRecords};
 pub use store::{SharedStore, Store};
 pub use swap::{Swap, Version};
 pub use vault::{GrantSecrets, KeySource, OperationSecrets, SignInSecrets, Vault};

@@ -2,6 +2,7 @@
 
 mod clients;
 mod documents;
+mod events;
 mod grants;
 mod issuers;
 mod leases;
@@ -11,6 +12,8 @@ mod presence;
 mod resealing;
 mod sign_ins;
 mod vault_entries;
+
+pub use events::MemoryEvents;
 
 use std::collections::BTreeMap;
 

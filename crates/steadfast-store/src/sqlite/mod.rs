@@ -2,6 +2,7 @@
 
 mod clients;
 mod documents;
+mod events;
 mod fault;
 mod file;
 mod grants;
@@ -29,6 +30,7 @@ use sqlx::SqlitePool;
 
 use crate::error::Error;
 use crate::place::Place;
+pub use events::SqliteEvents;
 use writer::Writer;
 
 /// How a file is opened.
@@ -70,7 +72,18 @@ impl SqliteRecords {
     /// When the file cannot be used as it is. Nothing is changed then: a file that cannot be read is
     /// never replaced by an empty one.
     pub async fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, Error> {
-        open::open(path.as_ref(), options).await
+        let open::Opened {
+            writer,
+            readers,
+            place,
+            path,
+        } = open::open(path.as_ref(), options, open::RECORDS).await?;
+        Ok(Self {
+            writer,
+            readers,
+            place,
+            path,
+        })
     }
 
     /// How many transactions this process has committed: fewer than writes when they come together.

@@ -1,26 +1,53 @@
 //! Opening: look, make if there is nothing, check without changing anything, migrate, then start.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
 };
-use sqlx::{ConnectOptions as _, Connection as _};
+use sqlx::{ConnectOptions as _, Connection as _, SqlitePool};
 
+use super::SqliteOptions;
 use super::fault;
 use super::file::{self, Found};
 use super::writer::Writer;
-use super::{SqliteOptions, SqliteRecords};
 use crate::error::{Error, Problem};
 use crate::place::Place;
 use crate::private_file;
 
-static MIGRATOR: Migrator = sqlx::migrate!();
+static RECORDS_MIGRATOR: Migrator = sqlx::migrate!();
+static EVENTS_MIGRATOR: Migrator = sqlx::migrate!("./migrations-events");
 
-/// Marks a database as ours (sqlite.org/fileformat.html, section 1.3.18): "STFD".
-const APPLICATION_ID: i32 = 0x5354_4644;
+/// What a file holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kind {
+    migrator: &'static Migrator,
+    /// Marks a database as ours (sqlite.org/fileformat.html, section 1.3.18).
+    application_id: i32,
+}
+
+/// "STFD".
+pub(super) const RECORDS: Kind = Kind {
+    migrator: &RECORDS_MIGRATOR,
+    application_id: 0x5354_4644,
+};
+
+/// "STFE".
+pub(super) const EVENTS: Kind = Kind {
+    migrator: &EVENTS_MIGRATOR,
+    application_id: 0x5354_4645,
+};
+
+/// A database that is open: one connection that writes, and some that read.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) writer: Writer,
+    pub(super) readers: SqlitePool,
+    pub(super) place: Place,
+    pub(super) path: PathBuf,
+}
 
 /// How many steps of the check, most of them a page, lie between two looks at the clock.
 const CHECK_STRIDE: i32 = 50;
@@ -31,21 +58,21 @@ const READER_WAIT: Duration = Duration::from_secs(10);
 /// How large the write-ahead log may stay after a checkpoint, in bytes.
 const LOG_SIZE: &str = "67108864";
 
-pub(super) async fn open(path: &Path, options: SqliteOptions) -> Result<SqliteRecords, Error> {
+pub(super) async fn open(path: &Path, options: SqliteOptions, kind: Kind) -> Result<Opened, Error> {
     let path = std::path::absolute(path)
         .map_err(|error| Place::of(path).io("it is not a path", &error))?;
     let place = Place::of(&path);
     if matches!(file::look(&path, &place)?, Found::Nothing) {
         private_file::make_folder(private_file::folder_of(&path), &place)?;
-        create(&path, options, &place).await?;
+        create(&path, options, kind, &place).await?;
     }
 
     let mut checking = connect(&read_only(&path, options), &place).await?;
-    let checked = check(&mut checking, options, &place).await;
+    let checked = check(&mut checking, options, kind, &place).await;
     let opened = match checked {
         Ok(()) => {
             file::tighten(&path);
-            open_writing(&path, options, &place).await
+            open_writing(&path, options, kind, &place).await
         }
         Err(error) => Err(error),
     };
@@ -57,7 +84,7 @@ pub(super) async fn open(path: &Path, options: SqliteOptions) -> Result<SqliteRe
         .max_connections(options.readers.max(1))
         .acquire_timeout(READER_WAIT)
         .connect_lazy_with(base(&path, options).pragma("query_only", "ON"));
-    Ok(SqliteRecords {
+    Ok(Opened {
         writer: Writer::start(db, writing(&path, options), place.clone()),
         readers,
         place,
@@ -68,10 +95,11 @@ pub(super) async fn open(path: &Path, options: SqliteOptions) -> Result<SqliteRe
 async fn open_writing(
     path: &Path,
     options: SqliteOptions,
+    kind: Kind,
     place: &Place,
 ) -> Result<SqliteConnection, Error> {
     let mut db = connect(&writing(path, options), place).await?;
-    match migrate(&mut db, place).await {
+    match migrate(&mut db, kind, place).await {
         Ok(()) => Ok(db),
         Err(error) => {
             close(db, place).await;
@@ -120,20 +148,30 @@ async fn connect(options: &SqliteConnectOptions, place: &Place) -> Result<Sqlite
 /// Makes a complete database under another name and then gives it its own. A process that dies meanwhile
 /// leaves no half of one, so that an empty file always means damage; and two processes that start
 /// together agree on one.
-async fn create(path: &Path, options: SqliteOptions, place: &Place) -> Result<(), Error> {
+async fn create(
+    path: &Path,
+    options: SqliteOptions,
+    kind: Kind,
+    place: &Place,
+) -> Result<(), Error> {
     let draft = private_file::draft_of(path, place)?;
     private_file::make_private(&draft, place)?;
-    let made = fill_draft(&draft, options, place)
+    let made = fill_draft(&draft, options, kind, place)
         .await
         .and_then(|()| private_file::publish(&draft, path, place));
     file::remove_draft(&draft);
     made
 }
 
-async fn fill_draft(draft: &Path, options: SqliteOptions, place: &Place) -> Result<(), Error> {
-    let options = writing(draft, options).pragma("application_id", APPLICATION_ID.to_string());
+async fn fill_draft(
+    draft: &Path,
+    options: SqliteOptions,
+    kind: Kind,
+    place: &Place,
+) -> Result<(), Error> {
+    let options = writing(draft, options).pragma("application_id", kind.application_id.to_string());
     let mut db = connect(&options, place).await?;
-    let migrated = migrate(&mut db, place).await;
+    let migrated = migrate(&mut db, kind, place).await;
     let closed = db.close().await;
     migrated?;
     closed.map_err(|error| fault::classify(place, &error))
@@ -143,6 +181,7 @@ async fn fill_draft(draft: &Path, options: SqliteOptions, place: &Place) -> Resu
 async fn check(
     db: &mut SqliteConnection,
     options: SqliteOptions,
+    kind: Kind,
     place: &Place,
 ) -> Result<(), Error> {
     let failed = |error: sqlx::Error| fault::classify(place, &error);
@@ -150,7 +189,7 @@ async fn check(
         .fetch_one(&mut *db)
         .await
         .map_err(failed)?;
-    if id != APPLICATION_ID {
+    if id != kind.application_id {
         return Err(place.error(
             Problem::Foreign,
             "the file is an SQLite database of another program",
@@ -160,7 +199,11 @@ async fn check(
         .fetch_one(&mut *db)
         .await
         .map_err(failed)?;
-    let known = MIGRATOR.iter().map(|migration| migration.version).max();
+    let known = kind
+        .migrator
+        .iter()
+        .map(|migration| migration.version)
+        .max();
     if newest > known {
         return Err(newer(place, newest.unwrap_or_default()));
     }
@@ -208,10 +251,10 @@ async fn quick_check(
 
 /// Brings the schema up to date, in one transaction: all of it, or nothing. Also finds out now, rather
 /// than at the first write, that the file is held by another program or cannot be written.
-async fn migrate(db: &mut SqliteConnection, place: &Place) -> Result<(), Error> {
+async fn migrate(db: &mut SqliteConnection, kind: Kind, place: &Place) -> Result<(), Error> {
     let failed = |error: sqlx::Error| fault::classify(place, &error);
     let mut transaction = db.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
-    MIGRATOR
+    kind.migrator
         .run(&mut *transaction)
         .await
         .map_err(|error| match error {

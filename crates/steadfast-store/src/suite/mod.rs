@@ -11,6 +11,7 @@
 
 mod clients;
 mod documents;
+mod events;
 mod filling;
 mod grants;
 mod issuers;
@@ -26,6 +27,7 @@ mod vault;
 
 pub use clients::*;
 pub use documents::*;
+pub use events::*;
 pub use filling::fill_grants;
 pub use grants::*;
 pub use issuers::*;
@@ -129,5 +131,22 @@ macro_rules! instantiate {
                 $crate::suite::$property(store).await;
             }
         )*
+    };
+}
+
+/// The same for an event log.
+#[macro_export]
+macro_rules! instantiate_events {
+    ($fresh:path) => {
+        $crate::instantiate!(@each $fresh:
+            events_come_back_in_the_order_of_appending
+            events_of_streams_do_not_mix
+            requirements_are_kept_by_resource
+            old_events_are_forgotten_from_the_beginning
+            a_log_that_is_too_large_forgets_the_oldest
+            streams_go_with_their_session
+            a_stream_of_a_daemon_that_is_no_more_is_taken_over_once
+            a_closed_log_says_so
+        );
     };
 }
