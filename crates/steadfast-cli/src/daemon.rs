@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use steadfast::{Keeper, config as keeper};
 use steadfast_core::{AgentName, code};
-use steadfast_gateway::{AdminToken, ConfigFile, Gateway, Settings, reachable};
+use steadfast_gateway::{AdminToken, ConfigFile, Gateway, Metrics, Settings, reachable};
 use steadfast_store::vault::source::KEY_VARIABLE;
 use steadfast_store::{
     KeySource, SecretString, SharedRecords, SharedStore, Source, SqliteOptions, SqliteRecords,
@@ -87,7 +87,10 @@ impl Daemon {
             .await
             .map_err(|fault| Failure::new(fault.kind.code(), fault.message))?;
         let status = ConfigFile::default();
-        let settings = gateway_settings(&file, listen, &token.0, status.clone());
+        let settings = Settings {
+            metrics: counting()?,
+            ..gateway_settings(&file, listen, &token.0, status.clone())
+        };
         let gateway = Gateway::start(settings, keeper.clone(), kept)
             .await
             .map_err(|error| match &error {
@@ -147,6 +150,13 @@ impl Daemon {
             tracing::info!("not everything had ended in time");
         }
     }
+}
+
+fn counting() -> Result<Metrics, Failure> {
+    Metrics::install().map_err(|error| {
+        let message = format!("nothing can be counted for /metrics: {error}");
+        Failure::new(code::INTERNAL, message)
+    })
 }
 
 /// The key of the vault, where the environment holds it.

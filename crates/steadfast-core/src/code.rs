@@ -73,6 +73,8 @@ codes! {
     NOT_BUILT = 10 "not_built" Person "This part comes with a later version; CHANGELOG.md says what is there today.";
     /// The server is switched off.
     SERVER_DISABLED = 11 "server_disabled" Person "Switch it on with `steadfast server enable NAME`.";
+    /// The daemon stops.
+    STOPPING = 12 "stopping" RetryAfter "Wait until it has started again, or ask another daemon.";
 
     // Faults of a connection.
     /// No answer in time.

@@ -7,6 +7,7 @@
 //! 3. `guard`, `credential`: who is served at all.
 //! 4. `agents`: `/mcp/{server}` and `/mcp` in both eras.
 //! 5. [`directory`] and `admin`: configuration and `/api/v1`.
+//! 6. [`metrics`]: what is counted.
 
 mod admin;
 mod agents;
@@ -14,8 +15,10 @@ mod body;
 mod clock;
 mod credential;
 pub mod directory;
+mod ending;
 mod guard;
 mod listener;
+pub mod metrics;
 mod own_wake;
 mod problem;
 pub mod settings;
@@ -42,11 +45,13 @@ use agents::modern::Hub;
 use agents::modern::mirrored::Mirrored;
 use agents::modern::parked::Parking;
 use agents::sessions::Sessions;
+use ending::Ending;
 use guard::Guard;
 use listener::Listener;
 use unguessable::Unguessable;
 
 pub use directory::{Directory, is_name};
+pub use metrics::Metrics;
 pub use settings::{AdminToken, ConfigFile, ConfigFileStatus, Settings};
 
 /// How often what is no longer needed is cleared away.
@@ -116,6 +121,7 @@ pub(crate) struct Gate {
     mirrored: Mirrored,
     changes: Arc<Changes>,
     tasks: Arc<Tasks>,
+    ending: Ending,
     admin: axum::Router,
 }
 
@@ -171,6 +177,7 @@ impl Gateway {
         let directory = Directory::new(keeper.clone(), records_of, anonymous, listening.clone());
         directory.load().await?;
         let parking = Parking::new(Arc::clone(&records), Arc::clone(&ids), settings.input_wait);
+        let ending = Ending::default();
         let admin = admin::router(admin::State {
             settings: settings.clone(),
             keeper: keeper.clone(),
@@ -178,6 +185,8 @@ impl Gateway {
             store,
             directory: directory.clone(),
             doors,
+            sessions: Arc::clone(&sessions),
+            ending: ending.clone(),
         });
         let gate = Arc::new(Gate {
             guard: Guard::new(&settings, local),
@@ -192,6 +201,7 @@ impl Gateway {
             mirrored: Mirrored::default(),
             changes,
             tasks: Arc::default(),
+            ending,
             admin,
         });
         let chores = [
@@ -220,6 +230,7 @@ impl Gateway {
     /// Ends streams, lets answers under way finish, and closes, within two seconds. Sessions stay.
     pub async fn shutdown(self) {
         let _parked = LeftAtTheEnd(&self.gate.parking);
+        self.gate.ending.begin();
         for chore in &self.chores {
             chore.abort();
         }
@@ -242,6 +253,7 @@ async fn sweep(gate: Arc<Gate>) {
     loop {
         tokio::time::sleep(SWEEP_EVERY).await;
         gate.events.sweep();
+        gate.settings.metrics.tidy();
         gate.sessions.sweep().await;
         gate.parking.sweep().await;
     }

@@ -23,6 +23,7 @@ use tower_service::Service as _;
 use crate::Gate;
 use crate::agents::endpoint;
 use crate::body::Body;
+use crate::metrics;
 use crate::own_wake::Poller;
 
 /// The most that is read from a connection at once. Buffers grow to it and stay so as long as the
@@ -242,6 +243,13 @@ async fn respond(
     gate: Arc<Gate>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
+    let endpoint = metrics::endpoint_of(request.uri());
+    let response = served(gate, request).await?;
+    metrics::answered(endpoint, response.status());
+    Ok(response)
+}
+
+async fn served(gate: Arc<Gate>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     let ours = endpoint::is_ours(request.uri().path());
     if let Err(refused) = gate.guard.check(request.uri(), request.headers()) {
         tracing::debug!(code = %refused.code, detail = %refused.detail, "refused by Host or Origin");

@@ -11,6 +11,8 @@ use steadfast_core::AgentName;
 use subtle::ConstantTimeEq as _;
 use url::Url;
 
+use crate::metrics::Metrics;
+
 /// Everything that can be set.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -46,6 +48,8 @@ pub struct Settings {
     pub sessions_in_memory: usize,
     /// What `GET /api/v1/config` shows.
     pub config_file: ConfigFile,
+    /// What `GET /metrics` shows of the whole process.
+    pub metrics: Metrics,
 }
 
 impl Settings {
@@ -69,6 +73,7 @@ impl Settings {
             session_idle: Duration::from_secs(7 * 24 * 3_600),
             sessions_in_memory: 2_048,
             config_file: ConfigFile::default(),
+            metrics: Metrics::default(),
         }
     }
 }

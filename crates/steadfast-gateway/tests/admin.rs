@@ -57,6 +57,23 @@ async fn the_api_is_for_the_admin() {
 }
 
 #[tokio::test]
+async fn a_daemon_whose_store_refuses_lives_and_is_not_ready() {
+    let house = House::with(Behaviour::legacy("2025-11-25")).await;
+    house.records.close().await;
+    let ask = async |path| {
+        let sent = client::send(house.address(), "GET", path, &[], b"").await;
+        sent.unwrap().response().await.unwrap()
+    };
+    assert_eq!(ask("/healthz").await.status, 200);
+    let mut refused = ask("/readyz").await;
+    assert_eq!(refused.status, 503);
+    assert_eq!(refused.json().await.unwrap()["code"], "SF0051");
+    let mut numbers = ask("/metrics").await;
+    let text = String::from_utf8(numbers.bytes().await.unwrap().to_vec()).unwrap();
+    assert!(text.contains("\nsteadfast_store_up 0\n"), "{text}");
+}
+
+#[tokio::test]
 async fn connections_are_shown_and_reloaded() {
     let house = House::with(Behaviour::legacy("2025-11-25")).await;
     let (status, one) = get(&house, "/connections/support/booking").await;

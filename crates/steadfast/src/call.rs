@@ -14,6 +14,7 @@ use steadfast_core::{Fault, Revision, ServerName};
 use tokio::sync::mpsc;
 
 use crate::handle::CallHandle;
+use crate::measure::Timed;
 use crate::operations::{OperationReport, Tracked};
 use crate::question::ServerRequest;
 use crate::report::Report;
@@ -81,6 +82,8 @@ pub struct AnswerStream {
     ready: VecDeque<Message>,
     rest: Option<mpsc::Receiver<Message>>,
     on_drop: OnDrop,
+    /// How long it takes, where that is measured.
+    timed: Option<Timed>,
 }
 
 /// What is done where the caller goes away before the last message.
@@ -102,7 +105,12 @@ impl AnswerStream {
             ready,
             rest,
             on_drop,
+            timed: None,
         }
+    }
+
+    pub(crate) fn time(&mut self, timed: Timed) {
+        self.timed = Some(timed);
     }
 
     /// Lets go of it without telling the upstream anything: the process ends, and the next one goes on
@@ -123,6 +131,9 @@ impl AnswerStream {
             (None, Some(rest)) => std::task::ready!(rest.poll_recv(cx)),
             (None, None) => None,
         };
+        if let (Some(timed), Some(message)) = (&mut self.timed, &message) {
+            timed.message(message);
+        }
         if matches!(message, Some(Message::Response(_) | Message::Failed(_))) {
             let OnDrop { tracked, .. } = std::mem::take(&mut self.on_drop);
             if let (Some(tracked), Some(Message::Response(_))) = (tracked, &message) {

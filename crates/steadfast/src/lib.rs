@@ -48,6 +48,7 @@ pub mod keeper;
 mod legacy_sse;
 mod levels;
 pub mod link;
+pub mod measure;
 mod operations;
 mod own_number;
 mod perform;

@@ -2,6 +2,7 @@
 //! case, and asserts what the server saw as well as what the agent got.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod admin;
 mod bridge;
 mod catalog;
 mod common;

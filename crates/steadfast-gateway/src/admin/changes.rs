@@ -24,6 +24,7 @@ pub(super) fn routes() -> Router<Shared> {
 }
 
 async fn changes(Given(state): Given<Shared>) -> Response {
+    let ending = state.ending.clone();
     // Subscribed before the connections are read, so that no change falls between.
     let receiver = state.keeper.changes();
     let operations = state.keeper.operation_changes();
@@ -35,6 +36,8 @@ async fn changes(Given(state): Given<Shared>) -> Response {
         .collect();
     let events = stream::iter(now)
         .chain(later(receiver, operations))
+        // Whoever watches a daemon that stops finds the next one sooner.
+        .take_until(async move { ending.begun().await })
         .map(Ok::<_, Infallible>);
     let keep_alive = KeepAlive::new().interval(state.settings.keep_alive);
     let mut response = Sse::new(events).keep_alive(keep_alive).into_response();

@@ -6,6 +6,7 @@ mod configuration;
 mod connections;
 mod doctor;
 mod grants;
+mod monitoring;
 pub(crate) mod oauth;
 mod operations;
 mod sign_in;
@@ -24,8 +25,10 @@ use steadfast::{Doors, Keeper};
 use steadfast_core::code;
 use steadfast_store::{SharedRecords, SharedStore};
 
+use crate::agents::sessions::Sessions;
 use crate::credential::bearer;
 use crate::directory::{self, Directory};
+use crate::ending::Ending;
 use crate::problem::Problem;
 use crate::settings::Settings;
 
@@ -39,6 +42,8 @@ pub(crate) struct State {
     pub(crate) directory: Directory,
     /// Where browsers reach this daemon.
     pub(crate) doors: Doors,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) ending: Ending,
 }
 
 type Shared = Arc<State>;
@@ -65,9 +70,7 @@ pub(crate) fn router(state: State) -> Router {
         .with_state(Arc::clone(&state));
     Router::new()
         .route("/", get(front))
-        .route("/healthz", get(|| async { "ok\n" }))
-        // What is configured was loaded before the listener took its first connection.
-        .route("/readyz", get(|| async { "ready\n" }))
+        .merge(monitoring::routes().with_state(Arc::clone(&state)))
         .merge(oauth::routes().with_state(state))
         .nest("/api/v1", api)
         .fallback(not_found)

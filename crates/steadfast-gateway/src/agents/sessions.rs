@@ -219,6 +219,11 @@ impl Sessions {
             .collect()
     }
 
+    /// How many are in memory.
+    pub(crate) fn count(&self) -> usize {
+        self.by_key.read().len()
+    }
+
     /// A session that is in memory.
     pub(crate) fn in_memory(&self, key: &IdHash) -> Option<Arc<Session>> {
         self.by_key.read().get(key).cloned()

@@ -32,6 +32,7 @@ use crate::clock;
 use crate::grants::ScopeChange;
 use crate::keeper::Shared;
 use crate::link::{Link, Phase};
+use crate::measure;
 use crate::route::{Route, Upstream};
 
 /// What reaches a driver.
@@ -353,6 +354,7 @@ impl Driver {
         for fact in facts {
             let to = &fact.state;
             if from.name() != to.name() || from.fault() != to.fault() {
+                measure::transition(&self.link.server, to);
                 self.shared.record(Transition {
                     at: fact.at,
                     agent: self.link.agent.clone(),

@@ -20,6 +20,7 @@ use super::machine::Wish;
 use super::{Along, Edit, Fed, Grants, Owner, tokens};
 use crate::clock;
 use crate::config;
+use crate::measure;
 use crate::perform::discovery::{issuer_metadata, resource_metadata};
 use crate::perform::fetch::Fetcher;
 use crate::perform::token::{Granted, refresh};
@@ -137,6 +138,11 @@ impl Grants {
             match action {
                 Action::Renew { attempt } => {
                     let outcome = self.renew(owner, &fed.record, found.as_ref()).await?;
+                    let ended = match &outcome {
+                        Ok(_) => "renewed",
+                        Err(failure) => failure.fault().kind.as_str(),
+                    };
+                    measure::renewal(&owner.1, ended);
                     return Ok(Some(match outcome {
                         Ok(renewed) => Outcome::Renewed(*attempt, Box::new(renewed)),
                         Err(failure) => Outcome::Other(Event::Failed {

@@ -47,6 +47,7 @@ pub(crate) use tracked::{AfterLoss, AfterRefusal, Along, Tracked};
 
 use crate::clock;
 use crate::config;
+use crate::measure;
 use crate::own_number;
 
 /// How often a write that another task was faster with is tried again.
@@ -244,6 +245,7 @@ impl Ledger {
         match written {
             Swap::Stored(version) => {
                 record.version = version;
+                measure::operation(&record.server, facts);
                 self.publish(&record);
                 Ok(Ok(record))
             }

@@ -33,6 +33,7 @@ use crate::call::{Answer, Call, Failure, Message, NoSuchTool, NotObserved, OnDro
 use crate::handle::CallHandle;
 use crate::levels;
 use crate::link::Link;
+use crate::measure::Timed;
 use crate::operations::Tracked;
 use crate::perform::ask::{method_of, note_scope};
 use crate::perform::exchange::exchange;
@@ -46,6 +47,7 @@ pub(crate) use progress::{Stray, token_of};
 
 /// Runs a call so that it goes on when its caller goes away.
 pub(crate) fn detached(link: Arc<Link>, call: Call, handle: CallHandle) -> Detached {
+    let timed = Timed::start(&link.server);
     let upstream = link.upstream.read().clone();
     let policy = Policy::of(&link, &call, upstream.as_deref());
     let is_recorded = policy.is_recorded();
@@ -70,6 +72,7 @@ pub(crate) fn detached(link: Arc<Link>, call: Call, handle: CallHandle) -> Detac
     Detached {
         work: Some(work),
         on_drop,
+        timed: Some(timed),
     }
 }
 
@@ -110,6 +113,7 @@ type Work = Pin<Box<dyn Future<Output = Answer> + Send>>;
 pub(crate) struct Detached {
     work: Option<Work>,
     on_drop: Gone,
+    timed: Option<Timed>,
 }
 
 /// What is done where the caller goes away before there is an answer.
@@ -127,8 +131,11 @@ impl Future for Detached {
         let Some(work) = &mut self.work else {
             return Poll::Pending;
         };
-        let answer = std::task::ready!(work.as_mut().poll(cx));
+        let mut answer = std::task::ready!(work.as_mut().poll(cx));
         self.work = None;
+        if let Some(timed) = self.timed.take() {
+            timed.answered(&mut answer);
+        }
         Poll::Ready(answer)
     }
 }

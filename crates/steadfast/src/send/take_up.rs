@@ -63,6 +63,7 @@ fn take_up(
     Detached {
         work: Some(Box::pin(go_on(link, job, place, replies))),
         on_drop,
+        timed: None,
     }
 }
 

@@ -1,0 +1,3 @@
+//! The admin API, and what a monitor asks.
+
+mod monitoring;
