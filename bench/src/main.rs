@@ -10,7 +10,7 @@
 //! | [`driver`] | starts the others, rotates through them in short slices, and reports |
 //!
 //! [`fleet`] is a run of its own: thousands of connections on one daemon. So is [`grants`]: a hundred thousand grants to
-//! renew. [`report`] turns what was measured into ratios: they carry over to other machines, the times do not.
+//! renew. And [`operations`]: what it costs to have consequential calls on record. [`report`] turns what was measured into ratios: they carry over to other machines, the times do not.
 
 #![allow(
     clippy::print_stdout,
@@ -25,6 +25,7 @@ mod grants;
 mod hop;
 mod load;
 mod measure;
+mod operations;
 mod options;
 mod process;
 mod protocol;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         None => driver::run(&run),
         Some(Part::Fleet(options)) => fleet::run(&options),
         Some(Part::Grants(options)) => grants::run(&options),
+        Some(Part::Operations(options)) => operations::run(&options),
         Some(Part::Issuers(options)) => grants::serve(&options),
         Some(Part::Upstream) => upstream::run(),
         Some(Part::Hop(options)) => hop::run(&options),

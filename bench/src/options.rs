@@ -25,6 +25,8 @@ pub(crate) enum Part {
     Fleet(FleetOptions),
     /// Many grants that expire within one hour, at issuers that refuse more than so many token requests per second
     Grants(GrantsOptions),
+    /// What it costs that a consequential call is on record before it leaves, and a ledger of many operations
+    Operations(OperationsOptions),
     /// The issuers of those grants
     #[command(hide = true)]
     Issuers(IssuersOptions),
@@ -150,6 +152,29 @@ impl GrantsOptions {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct OperationsOptions {
+    /// How many operations the ledger has whose speed is measured
+    #[arg(long, default_value_t = 1_000_000)]
+    pub(crate) operations: usize,
+    /// Seconds that one slice of calls is measured for
+    #[arg(long, default_value_t = 3.0)]
+    slice: f64,
+    /// How often every slice is repeated; medians over the rounds are reported
+    #[arg(long, default_value_t = 5)]
+    pub(crate) rounds: usize,
+    /// A binary to measure; by default the release build of this checkout is made and taken
+    #[arg(long, value_name = "FILE")]
+    pub(crate) steadfast: Option<PathBuf>,
+}
+
+impl OperationsOptions {
+    pub(crate) fn slice(&self) -> Duration {
+        // A negative or endless slice is taken for the shortest one.
+        Duration::try_from_secs_f64(self.slice).unwrap_or_default()
+    }
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct IssuersOptions {
     #[command(flatten)]
     pub(crate) grants: GrantsOptions,
@@ -189,6 +214,9 @@ pub(crate) struct LoadOptions {
     pub(crate) warm_up_ms: u64,
     #[arg(long)]
     pub(crate) slice_ms: u64,
+    /// No two calls are the same
+    #[arg(long)]
+    pub(crate) numbered: bool,
     /// Processes whose CPU time in the slice is reported
     #[arg(long)]
     pub(crate) watch: Vec<u32>,

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
@@ -53,4 +54,33 @@ fn what_cannot_be_measured_is_said_and_the_rest_is_measured() {
         "{errors}"
     );
     assert!(String::from_utf8_lossy(&output.stdout).contains("| small call, JSON | 1 | direct |"));
+}
+
+/// What the record of a write costs is measured against the real binary, which is beside this one in a run of all tests.
+#[test]
+fn the_cost_of_the_record_is_measured() {
+    let binary = Path::new(env!("CARGO_BIN_EXE_steadfast-bench")).with_file_name("steadfast");
+    if !binary.exists() {
+        eprintln!("skipped: {} is not built", binary.display());
+        return;
+    }
+    let output = bench(&[
+        "operations",
+        "--operations=500",
+        "--rounds=1",
+        "--slice=0.3",
+        "--steadfast",
+        binary.to_str().unwrap(),
+    ]);
+    // Whether a bound is kept is for a release build on a quiet machine to say.
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() || errors.contains("beyond its bound"),
+        "{output:?}"
+    );
+    for clients in [1, 16, 64] {
+        assert!(said.contains(&format!("\n| {clients} | ")), "{said}");
+    }
+    assert!(said.contains("the check for repeats: median"), "{said}");
 }

@@ -102,10 +102,10 @@ impl<'a> Exchange<'a> {
                 let gates = self.shared.gates.clone();
                 self.wire.until(gates.wait(gate)).await?;
             }
-            Step::Row => self.shared.row(
-                self.request.tool().unwrap_or_default(),
-                self.request.arguments(),
-            ),
+            Step::Row => {
+                let tool = self.request.tool().unwrap_or_default();
+                self.shared.row(tool, &self.request);
+            }
             Step::Run => self.run().await?,
             Step::Before(bytes) => self.wire.before = Some(bytes.clone()),
             Step::CutAfter(bytes, end) => self.wire.cut = Some((*bytes, *end)),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// One line of the ledger.
@@ -16,6 +17,9 @@ pub struct Row {
     pub tool: String,
     /// What the run was about: the argument `key`, else all arguments as JSON.
     pub key: String,
+    /// The RPC id of the request that made it run; null where it is not known.
+    #[serde(default)]
+    pub rpc_id: Value,
 }
 
 /// A file to which every run of a tool adds one line, synced before the tool answers.
@@ -61,10 +65,16 @@ impl Ledger {
 
     /// Adds one row and returns once it is on disk.
     pub fn row(&self, tool: &str, key: &str) -> io::Result<()> {
-        let mut line = serde_json::to_vec(&Row {
+        self.add(&Row {
             tool: tool.to_owned(),
             key: key.to_owned(),
-        })?;
+            rpc_id: Value::Null,
+        })
+    }
+
+    /// The same with all that is known of it.
+    pub fn add(&self, row: &Row) -> io::Result<()> {
+        let mut line = serde_json::to_vec(row)?;
         line.push(b'\n');
         let mut file = self.inner.file.lock();
         // One write: appends of several processes do not mix within a line.

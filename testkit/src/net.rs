@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::port::{Listening, Port};
+use crate::reply::End;
 use crate::stream::reset_on_drop;
 
 /// A direction through the network.
@@ -54,6 +55,7 @@ pub struct Net {
 struct Inner {
     target: SocketAddr,
     conditions: watch::Sender<Conditions>,
+    cuts: Mutex<Vec<Cut>>,
     /// Counts the resets: a connection that sees it change resets itself.
     resets: watch::Sender<u64>,
     accepts: Mutex<Vec<Instant>>,
@@ -67,6 +69,7 @@ impl Net {
         let inner = Inner {
             target,
             conditions: watch::Sender::default(),
+            cuts: Mutex::default(),
             resets: watch::Sender::default(),
             accepts: Mutex::default(),
         };
@@ -99,6 +102,16 @@ impl Net {
     /// Ends every fault that [`Net::change`] made; what was held back passes.
     pub fn heal(&self) {
         self.inner.conditions.send_replace(Conditions::default());
+    }
+
+    /// Lets so many more bytes pass in one direction, over all connections together; the one that carries the last of them
+    /// is ended then, by [`End::Rst`], [`End::Fin`], or in silence by [`End::BlackHole`].
+    pub fn cut_after(&self, direction: Direction, bytes: u64, end: End) {
+        self.inner.cuts.lock().push(Cut {
+            direction,
+            left: bytes,
+            end,
+        });
     }
 
     /// Resets every open connection on both sides.
@@ -145,6 +158,32 @@ impl Net {
             }
         });
         *self.accepting.lock() = Some(accepting);
+    }
+}
+
+/// A cut that is to come.
+#[derive(Debug)]
+struct Cut {
+    direction: Direction,
+    left: u64,
+    end: End,
+}
+
+impl Inner {
+    /// How much of a piece passes, and how its connection ends then.
+    fn passes(&self, direction: Direction, piece: usize) -> (usize, Option<End>) {
+        let mut cuts = self.cuts.lock();
+        let Some(index) = cuts.iter().position(|cut| cut.direction == direction) else {
+            return (piece, None);
+        };
+        let cut = &mut cuts[index];
+        match usize::try_from(cut.left) {
+            Ok(left) if left <= piece => (left, Some(cuts.remove(index).end)),
+            Ok(_) | Err(_) => {
+                cut.left -= piece as u64;
+                (piece, None)
+            }
+        }
     }
 }
 
@@ -254,9 +293,19 @@ async fn forward(
         }
         *passage.last.lock() = Instant::now();
         tokio::time::sleep(now.delay).await;
-        to.write_all(&buffer[..length])
+        let (passes, cut) = inner.passes(direction, length);
+        to.write_all(&buffer[..passes])
             .await
             .map_err(|_| WasReset)?;
+        match cut {
+            None => {}
+            Some(End::Rst) => return Err(WasReset),
+            Some(End::BlackHole) => std::future::pending().await,
+            Some(End::Clean | End::Fin | End::MidChunk) => {
+                let _peer_gone = to.shutdown().await;
+                return Ok(());
+            }
+        }
     }
 }
 

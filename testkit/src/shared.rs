@@ -9,8 +9,8 @@ use tokio::sync::watch;
 
 use crate::behaviour::Behaviour;
 use crate::gate::Gates;
-use crate::ledger::Ledger;
-use crate::log::RequestLog;
+use crate::ledger::{Ledger, Row};
+use crate::log::{Request, RequestLog};
 use crate::script::Script;
 use crate::session::{Outbox, Session, Sessions};
 
@@ -130,12 +130,17 @@ impl Shared {
     }
 
     /// Notes a run of a tool.
-    pub(crate) fn row(&self, tool: &str, arguments: &Value) {
+    pub(crate) fn row(&self, tool: &str, request: &Request) {
+        let arguments = request.arguments();
         let key = arguments
             .get("key")
             .and_then(Value::as_str)
             .map_or_else(|| arguments.to_string(), str::to_owned);
-        let written = self.ledger.row(tool, &key);
+        let written = self.ledger.add(&Row {
+            tool: tool.to_owned(),
+            key,
+            rpc_id: request.rpc_id().cloned().unwrap_or_default(),
+        });
         written.expect("the ledger is the truth of every test: without it none means anything");
     }
 

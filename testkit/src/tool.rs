@@ -147,7 +147,7 @@ impl Run {
         let continues = self.session.is_none()
             && (is_later("/params/requestState") || is_later("/params/inputResponses"));
         if self.tool.recorded && !continues {
-            self.shared.row(&self.tool.name, self.request.arguments());
+            self.shared.row(&self.tool.name, &self.request);
         }
         let mut result = self.result().await;
         if self.session.is_none() && result.get("resultType").is_none() {

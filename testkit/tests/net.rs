@@ -8,7 +8,7 @@ use serde_json::json;
 use testkit::net::{Direction, SilentAddress};
 use testkit::reply::event_stream;
 use testkit::script::get;
-use testkit::{Agent, Behaviour, Net, Server};
+use testkit::{Agent, Behaviour, End, Net, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -169,4 +169,28 @@ async fn half_closed_connections_stay_half_open() {
     let mut answer = String::new();
     near.read_to_string(&mut answer).await.unwrap();
     assert_eq!((got.as_str(), answer.as_str()), ("question", "answer"));
+}
+
+#[tokio::test]
+async fn a_cut_comes_after_so_many_bytes_of_its_direction() {
+    for (direction, bytes, end, kind) in [
+        (
+            Direction::Down,
+            10,
+            End::Rst,
+            io::ErrorKind::ConnectionReset,
+        ),
+        (Direction::Down, 10, End::Fin, io::ErrorKind::UnexpectedEof),
+        (Direction::Up, 10, End::Rst, io::ErrorKind::ConnectionReset),
+    ] {
+        let (server, net, agent) = behind_net().await;
+        let before = server.log().count("tools/call");
+        net.cut_after(direction, bytes, end);
+        let failed = agent.call("echo", json!({})).await.unwrap_err();
+        assert_eq!(failed.kind(), kind, "{direction:?} {end:?}");
+        let came = server.log().count("tools/call") - before;
+        assert_eq!(came, usize::from(direction == Direction::Down));
+        // Once.
+        assert_eq!(agent.call("echo", json!({})).await.unwrap().status, 200);
+    }
 }

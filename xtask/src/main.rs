@@ -25,7 +25,7 @@ cargo xtask <command>
   ci        formatting, lints, licences, documentation, and the project's own rules
   test      installs what the tests need, then runs all of them
   bench     measures Steadfast against a direct connection and nginx
-  soak      soak gateway [--calls N] [--seed N]: many agents, servers that restart, for minutes
+  soak      soak gateway|operations [--calls N] [--seed N]: many agents, faults and restarts, for minutes
   diagrams  draws docs/machines/ anew from the tests of the core
   tidy      the project's own rules alone
 ";
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         ("ci", []) => ci::run(),
         ("test", []) => test::run(),
         ("bench", rest) => bench::run(rest),
-        ("soak", [what, rest @ ..]) if what == "gateway" => soak::run(rest),
+        ("soak", [what, rest @ ..]) => soak::run(what, rest),
         ("diagrams", []) => diagrams::run(),
         ("tidy", []) => tidy::run(),
         ("help" | "--help" | "-h", []) => {

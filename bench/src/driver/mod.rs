@@ -20,7 +20,7 @@ use crate::routes::{self, Open, Route};
 use crate::{Outcome, measure};
 
 pub(crate) use self::memory::MemoryOf;
-pub(crate) use self::slices::{CLIENTS, Cell};
+pub(crate) use self::slices::{CLIENTS, Cell, median};
 
 const START_WITHIN: Duration = Duration::from_secs(10);
 

@@ -56,7 +56,7 @@ impl Agent {
     /// Whether one call gets its answer.
     pub(crate) async fn probe(target: &Target) -> Outcome {
         let mut agent = Self::open(target).await?;
-        let mut calls = Calls::new(&agent, Case::Json, 0);
+        let mut calls = Calls::new(&agent, Case::Json, 0, false);
         agent.call(&mut calls).await?;
         agent.close().await
     }
@@ -149,24 +149,30 @@ fn refused(what: &str, answer: &Answer<'_>) -> Box<dyn std::error::Error + Send 
 pub(super) struct Calls {
     case: Case,
     request: Vec<u8>,
-    id_at: usize,
+    /// Where the id stands, and once more among the arguments of calls that are all different.
+    id_at: Vec<usize>,
     id: u64,
 }
 
 impl Calls {
-    pub(super) fn new(agent: &Agent, case: Case, index: usize) -> Self {
+    pub(super) fn new(agent: &Agent, case: Case, index: usize, numbered: bool) -> Self {
         let further = match agent.target.era {
             Era::Legacy => String::new(),
             Era::Modern => format!("Mcp-Method: tools/call\r\nMcp-Name: {}\r\n", case.name()),
         };
-        let body = protocol::call(agent.target.era, case);
+        let mut body = protocol::call(agent.target.era, case);
+        if numbered {
+            let arguments = r#""arguments":{"#;
+            body = body.replacen(arguments, &format!(r#"{arguments}"number":{FIRST_ID},"#), 1);
+        }
         let request = agent.post(&body, &further);
         let body_at = request.len() - body.len();
-        let id_at = id_in(body.as_bytes()).map_or(0, |range| range.start);
+        let first = FIRST_ID.to_string();
+        let id_at = memmem::find_iter(body.as_bytes(), &first).map(|at| body_at + at);
         Self {
             case,
+            id_at: id_at.collect(),
             request,
-            id_at: body_at + id_at,
             id: FIRST_ID + index as u64 * IDS_PER_AGENT,
         }
     }
@@ -174,7 +180,9 @@ impl Calls {
     fn next(&mut self) {
         self.id += 1;
         let id = self.id.to_string();
-        self.request[self.id_at..self.id_at + id.len()].copy_from_slice(id.as_bytes());
+        for at in &self.id_at {
+            self.request[*at..at + id.len()].copy_from_slice(id.as_bytes());
+        }
     }
 
     /// The answer is the upstream's, to this very call, in the form that was to be measured.

@@ -135,7 +135,7 @@ async fn open(options: &LoadOptions, index: usize, count: usize) -> Outcome<Vec<
     let mut agents = Vec::new();
     for client in (index..options.clients).step_by(count) {
         let agent = Agent::open(&options.target).await?;
-        let calls = Calls::new(&agent, options.case, client);
+        let calls = Calls::new(&agent, options.case, client, options.numbered);
         agents.push((agent, calls));
     }
     Ok(agents)

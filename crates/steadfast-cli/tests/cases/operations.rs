@@ -2,3 +2,4 @@
 //! of the providers say the same.
 
 mod kills;
+mod soak;

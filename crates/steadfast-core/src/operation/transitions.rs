@@ -202,7 +202,7 @@ fn agent_left(mut state: State, cx: &Context<'_>) -> Step {
         return ignored(state, "nobody waits for it any more");
     }
     trail.agent_left = true;
-    let decision = "its agent went away: the answer is read on";
+    let decision = "the answer is read all the same";
     enter(state, Evidence::AgentLeft, Vec::new(), decision, cx)
 }
 

@@ -136,10 +136,10 @@ const UPDATE: &str = "UPDATE operations SET version = ?2, state = ?3, state_name
      driver = ?7, leg_hash = ?8, wake_at = ?9, changed_at = ?10, result = ?11 \
      WHERE id = ?1 AND version = ?2 - 1";
 
-/// ?1 pairs of id and version, as JSON. Only what is observed has an answer to give, and is open for nothing else.
+/// ?1 pairs of id and version, as JSON. What has an answer to give is open for nothing else.
 const GIVEN: &str = "UPDATE operations SET version = version + 1, undelivered = 0, is_open = 0, driver = NULL, \
      result = CASE WHEN key_hash IS NULL THEN NULL ELSE result END \
-     WHERE state_name = 'observed' \
+     WHERE undelivered = 1 \
      AND (id, version) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1))";
 
 fn find(id: &OperationId) -> Statement {

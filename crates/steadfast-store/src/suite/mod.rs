@@ -28,7 +28,7 @@ mod vault;
 pub use clients::*;
 pub use documents::*;
 pub use events::*;
-pub use filling::fill_grants;
+pub use filling::{fill_grants, fill_operations};
 pub use grants::*;
 pub use issuers::*;
 pub use leases::*;

@@ -56,8 +56,20 @@ impl Ledger {
 
     async fn first_leg(self: &Arc<Self>, reading: &Reading<'_>) -> Result<Admitted, Error> {
         let asked = &reading.asked;
+        let same = (
+            asked.agent.clone(),
+            asked.server.clone(),
+            reading.call_digest,
+        );
         for round in 0..ROUNDS {
-            let earlier = self
+            // Until it has begun, or is kept back: an identical call sees this one.
+            let turn = self.live.turn(&same).await;
+            let abandoned = self.live.abandoned(&same);
+            let mut earlier = Vec::new();
+            for id in &abandoned {
+                earlier.extend(self.live.unwritten(id).await);
+            }
+            let similar = self
                 .store
                 .similar_operations(
                     asked.agent,
@@ -67,9 +79,13 @@ impl Ledger {
                     EARLIER,
                 )
                 .await?;
-            if self.find_orphans(&earlier).await? {
+            let is_read = |id| abandoned.contains(&id);
+            if !self.live.abandoned(&same).into_iter().all(is_read)
+                || self.find_orphans(&similar).await?
+            {
                 continue;
             }
+            earlier.extend(similar);
             let admission = self.look_at(reading, &earlier);
             let concerned = match &admission {
                 Admission::Further => return self.begin(reading),
@@ -84,6 +100,7 @@ impl Ledger {
                 continue;
             }
             if concerned.undelivered && concerned.driver.is_some() && round < ROUNDS / 2 {
+                drop(turn);
                 // Its agent is given it at this moment, here or by another daemon, which is on record soon.
                 tokio::time::sleep(GIVING).await;
                 continue;
@@ -155,6 +172,10 @@ impl Ledger {
 
     /// Whether something is written of an operation only now, so that it does not stand any more as it was read.
     async fn has_changed(&self, record: &OperationRecord) -> Result<bool, Error> {
+        if record.version == Version::NONE {
+            // Not on record yet, and read just now.
+            return Ok(false);
+        }
         self.live.flush(&record.id).await;
         let present = self.store.operation(&record.id).await?;
         Ok(present.is_none_or(|present| present.version != record.version))
@@ -176,7 +197,7 @@ impl Ledger {
 
     /// The daemon that drove an operation is gone.
     pub(super) async fn interrupted(&self, mut record: OperationRecord) -> Result<(), Error> {
-        if let State::Observed { .. } = record.state {
+        if record.undelivered {
             record.driver = None;
             let decision =
                 "Steadfast ended before it was known that its agent has the answer, which is kept";
@@ -205,11 +226,8 @@ impl Ledger {
             | State::Abandoned { .. } => None,
         };
         let report = OperationReport::from(&record);
-        if record.undelivered {
-            let decision = "what had become of it was given to the identical call that asked";
-            if self.delivered(record, decision).await?.is_none() {
-                return Ok(None);
-            }
+        if record.undelivered && !self.give(record).await? {
+            return Ok(None);
         }
         Ok(Some(match response {
             Some(response) => Admitted::Answered(Bytes::copy_from_slice(&response)),
@@ -245,7 +263,9 @@ impl Ledger {
                     ..
                 } => {
                     let message = self.with_its_key(reading, &record)?;
-                    Admitted::Go(Tracked::go_on(self, record), message)
+                    let tracked = Tracked::go_on(self, record);
+                    reading.asked.handle.track(&tracked);
+                    Admitted::Go(tracked, message)
                 }
                 state if state.is_in_flight() || state.is_unresolved() => Admitted::KeptBack(
                     Box::new(WhyKeptBack::PossibleRepeat(OperationReport::from(&record))),
@@ -283,7 +303,9 @@ impl Ledger {
                 _ => false,
             });
             if is_it {
-                return Ok(Some(Tracked::go_on(self, record)));
+                let tracked = Tracked::go_on(self, record);
+                asked.handle.track(&tracked);
+                return Ok(Some(tracked));
             }
         }
         Ok(None)
@@ -328,6 +350,7 @@ impl Ledger {
             id,
         };
         let tracked = Tracked::begin(self, record, reading.intended);
+        reading.asked.handle.track(&tracked);
         Ok(Admitted::Go(tracked, reading.message.clone()))
     }
 }

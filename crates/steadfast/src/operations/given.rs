@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use steadfast_core::OperationId;
-use steadfast_store::{OperationRecord, Version};
+use steadfast_core::operation::Evidence;
+use steadfast_store::{Error, OperationRecord, Version};
 use tokio::sync::Notify;
 
-use super::Ledger;
+use super::{Lasting, Ledger};
 
 /// How long others are waited for: one write is for all of them. Also so long an answer that was handed over has to get
 /// as far as the operating system.
@@ -59,6 +60,33 @@ impl Given {
 }
 
 impl Ledger {
+    /// What is known of it is given to the identical call that asks. `false` where somebody else changed it meanwhile.
+    pub(super) async fn give(&self, mut record: OperationRecord) -> Result<bool, Error> {
+        // Until that is written, so that it is not lost with this daemon.
+        record.driver = Some(self.name.clone());
+        let decision = "what had become of it is given to the identical call that asks";
+        let fact = self.noted(&mut record, Evidence::Delivered, decision);
+        let claimed = self.append(record, &[fact], Lasting::Behind).await?;
+        if let Ok(record) = &claimed {
+            self.given.add(record);
+        }
+        Ok(claimed.is_ok())
+    }
+
+    /// Its agent came back for the answer, and has it.
+    pub(super) async fn taken(
+        &self,
+        mut record: OperationRecord,
+    ) -> Result<Option<OperationRecord>, Error> {
+        record.undelivered = false;
+        if record.key_hash.is_none() {
+            record.result = None;
+        }
+        let decision = "its agent came back for the answer";
+        let fact = self.noted(&mut record, Evidence::Delivered, decision);
+        Ok(self.append(record, &[fact], Lasting::Behind).await?.ok())
+    }
+
     /// Writes down what was given so far; whether that could be written.
     pub(super) async fn write_given(&self) -> bool {
         let given = self.given.all();

@@ -275,20 +275,6 @@ impl Ledger {
         }
     }
 
-    /// What is known of it was given to its agent. `None` where somebody else changed it meanwhile.
-    async fn delivered(
-        &self,
-        mut record: OperationRecord,
-        decision: &str,
-    ) -> Result<Option<OperationRecord>, Error> {
-        record.undelivered = false;
-        if record.key_hash.is_none() {
-            record.result = None;
-        }
-        let fact = self.noted(&mut record, Evidence::Delivered, decision);
-        Ok(self.append(record, &[fact], Lasting::Synced).await?.ok())
-    }
-
     /// A fact that leaves the state as it is.
     fn noted(&self, record: &mut OperationRecord, evidence: Evidence, decision: &str) -> Fact {
         let at = clock::wall();

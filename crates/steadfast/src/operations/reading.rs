@@ -13,6 +13,7 @@ use steadfast_store::{Digest, OperationSecrets, SecretString};
 
 use crate::call::{Call, WhyKeptBack};
 use crate::config::Tool;
+use crate::handle::CallHandle;
 
 /// What of `_meta` is for the ledger (interface, "When a result was not observed").
 const OPERATION_KEY: &str = "dev.steadfast/operationKey";
@@ -25,6 +26,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) server: &'a ServerName,
     pub(crate) tool: &'a str,
     pub(crate) call: &'a Call,
+    /// How its agent ends it.
+    pub(crate) handle: &'a CallHandle,
     /// What the operator says about the tool.
     pub(crate) policy: Option<&'a Tool>,
 }

@@ -12,7 +12,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 
 use super::live::Writing;
-use super::tracked::{Along, NotWritten};
+use super::tracked::{Along, NotWritten, same_call};
 use super::{Fed, Lasting, Ledger};
 use crate::clock;
 
@@ -32,6 +32,8 @@ pub(super) enum Work {
     Taken,
     /// Says when everything before it is written.
     Flush(oneshot::Sender<()>),
+    /// The same, and what it is where nothing of it is on record.
+    Look(oneshot::Sender<Option<OperationRecord>>),
 }
 
 /// Something that happened, and who waits until it is written.
@@ -116,7 +118,8 @@ impl Scribe {
         if self.is_being_given() && !self.given {
             self.not_taken(None).await;
         }
-        self.ledger.live.remove(&self.record.id);
+        let call = same_call(&self.record);
+        self.ledger.live.remove(&self.record.id, &call);
         drop(writing);
     }
 
@@ -137,8 +140,7 @@ impl Scribe {
             }
             Work::Taken => {
                 if self.record.undelivered {
-                    let decision = "its agent came back for the answer";
-                    let kept = self.ledger.delivered(self.record.clone(), decision).await;
+                    let kept = self.ledger.taken(self.record.clone()).await;
                     let kept = kept.map(|record| {
                         if let Some(record) = record {
                             self.record = record;
@@ -149,6 +151,9 @@ impl Scribe {
             }
             Work::Flush(done) => {
                 let _ = done.send(());
+            }
+            Work::Look(done) => {
+                let _ = done.send(self.is_new.then(|| self.record.clone()));
             }
         }
     }

@@ -14,6 +14,7 @@ use steadfast_core::{Mono, OperationId, RpcId};
 use steadfast_store::{Digest, Error, OperationRecord, Problem, Version};
 use tokio::sync::{mpsc, oneshot};
 
+use super::live::SameCall;
 use super::scribe::{Scribe, Work};
 use super::{Fed, Ledger, OperationReport, unwritten};
 use crate::call::{NotObserved, WhyKeptBack};
@@ -84,25 +85,25 @@ impl Tracked {
     /// Begins with an operation that is put on record when it first leaves. `insists`: its agent says that it means
     /// a further call.
     pub(super) fn begin(ledger: &Arc<Ledger>, record: OperationRecord, insists: bool) -> Arc<Self> {
-        let known_by = (record.id.clone(), record.call_digest);
+        let known_by = (record.id.clone(), same_call(&record));
         Self::start(ledger, known_by, Scribe::begin(ledger, record, insists))
     }
 
     /// Goes on with one that is on record.
     pub(super) fn go_on(ledger: &Arc<Ledger>, record: OperationRecord) -> Arc<Self> {
-        let known_by = (record.id.clone(), record.call_digest);
+        let known_by = (record.id.clone(), same_call(&record));
         Self::start(ledger, known_by, Scribe::go_on(ledger, record))
     }
 
     fn start(
         ledger: &Arc<Ledger>,
-        (id, call_digest): (OperationId, Digest),
+        (id, call): (OperationId, SameCall),
         scribe: Scribe,
     ) -> Arc<Self> {
         let (works, queue) = mpsc::unbounded_channel();
         let tracked = Arc::new(Self {
             id,
-            call_digest,
+            call_digest: call.2,
             ledger: Arc::clone(ledger),
             works,
             rpc_id: AtomicI64::new(0),
@@ -110,7 +111,7 @@ impl Tracked {
             response: Mutex::default(),
             lost: Mutex::default(),
         });
-        let writing = ledger.live.add(&tracked);
+        let writing = ledger.live.add(&tracked, call);
         tokio::spawn(scribe.run(queue, writing));
         tracked
     }
@@ -261,6 +262,13 @@ impl Tracked {
         }
     }
 
+    /// The same, and what it is where nothing of it is on record.
+    pub(super) async fn unwritten(&self) -> Option<OperationRecord> {
+        let (done, is_done) = oneshot::channel();
+        self.works.send(Work::Look(done)).ok()?;
+        is_done.await.ok()?
+    }
+
     async fn feed(&self, event: Event, along: Along) -> Result<Fed, NotWritten> {
         let (done, is_done) = oneshot::channel();
         let gone = || {
@@ -281,6 +289,12 @@ pub(crate) struct GivenUp {
     pub(crate) lost: Option<Box<NotObserved>>,
     /// How it stands, where it is on record.
     pub(crate) operation: Option<OperationReport>,
+}
+
+/// What it has in common with identical calls.
+pub(super) fn same_call(record: &OperationRecord) -> SameCall {
+    let (agent, server) = (record.agent.clone(), record.server.clone());
+    (agent, server, record.call_digest)
 }
 
 /// What is known, with how the operation stands.

@@ -38,6 +38,7 @@ pub(super) async fn run(link: Arc<Link>, mut job: Job) -> Answer {
         server: &link.server,
         tool: &tool,
         call: &job.call,
+        handle: &job.handle,
         policy: upstream.as_ref().and_then(|it| it.config.tools.get(&tool)),
     };
     match link.ledger.admit(asked).await {
@@ -45,7 +46,6 @@ pub(super) async fn run(link: Arc<Link>, mut job: Job) -> Answer {
             if let Some(message) = message.and_then(|message| with_message(&job.call, message)) {
                 job.call = message;
             }
-            job.handle.track(&tracked);
             job.tracked = Some(tracked);
             let job = Arc::new(job);
             let answer = attempts(link, Arc::clone(&job), 0).await;
@@ -69,15 +69,14 @@ pub(super) async fn taken_up(link: &Link, job: &Job, rpc_id: i64) -> Option<Arc<
         server: &link.server,
         tool,
         call: &job.call,
+        handle: &job.handle,
         policy: upstream.as_ref().and_then(|it| it.config.tools.get(tool)),
     };
     let tracked = link.ledger.take_up(asked, rpc_id).await;
-    let tracked = tracked.unwrap_or_else(|error| {
+    tracked.unwrap_or_else(|error| {
         tracing::error!(%error, "the operation of a call that goes on cannot be read");
         None
-    })?;
-    job.handle.track(&tracked);
-    Some(tracked)
+    })
 }
 
 /// The same call with another text.

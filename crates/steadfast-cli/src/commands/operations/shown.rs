@@ -99,7 +99,11 @@ fn sent(details: &OperationDetails) -> String {
         .rpc_id
         .as_ref()
         .map_or_else(String::new, |id| format!(", as request {id}"));
-    format!("{times} at {at}{id}; {} bytes left", operation.bytes_sent)
+    match operation.bytes_sent {
+        // Answered, or nobody could count them.
+        0 => format!("{times} at {at}{id}"),
+        bytes => format!("{times} at {at}{id}; {bytes} bytes left"),
+    }
 }
 
 fn known(operation: &OperationReport) -> String {
@@ -139,11 +143,17 @@ fn happened(evidence: &EvidenceReport) -> String {
         ),
         "refused" => format!("refused before execution: {}", text("proof")),
         "given_up" => format!("not tried again: {}", text("why")),
-        "lost" => format!(
-            "the result was not observed: {} ({} bytes had left)",
-            text("evidence"),
-            number("bytes_sent")
-        ),
+        "lost" => match number("bytes_sent") {
+            // What is known not to have left at all is refused, and not lost.
+            0 => format!(
+                "the result was not observed: {} (it is not known how much had left)",
+                text("evidence")
+            ),
+            bytes => format!(
+                "the result was not observed: {} ({bytes} bytes had left)",
+                text("evidence")
+            ),
+        },
         "task_started" => format!("the server made a task of it: {}", text("task")),
         "answered" => match (what["said"].as_str(), what["late"].as_bool()) {
             (Some("result"), Some(true)) => "the result came late".to_owned(),
@@ -154,7 +164,11 @@ fn happened(evidence: &EvidenceReport) -> String {
             (Some(_) | None, _) => "an answer came".to_owned(),
         },
         "agent_left" => "the agent went away".to_owned(),
-        "looking_up" => format!("lookup {}", number("tries") + 1),
+        "meant_as_further" => {
+            "its agent says that it means a further call, not a repeat".to_owned()
+        }
+        "delivered" => "its agent asked for it, and was given what is known".to_owned(),
+        "looking_up" => format!("lookup {} begins", number("tries") + 1),
         "looked_up" => format!(
             "lookup {}: {}",
             number("tries") + 1,
@@ -163,17 +177,21 @@ fn happened(evidence: &EvidenceReport) -> String {
         "asked" => format!("{} asked for a lookup", text("name")),
         "settled" => {
             let note = what["note"].as_str();
-            let note = note.map_or_else(String::new, |note| format!(": {note}"));
+            let note =
+                note.map_or_else(|| ", without a note".to_owned(), |note| format!(": {note}"));
             format!("{} decided{note}", text("name"))
         }
-        "interrupted" => "Steadfast ended before the answer".to_owned(),
+        "interrupted" => "the Steadfast that looked after it ended".to_owned(),
         other => other.replace('_', " "),
     }
 }
 
 fn found(finding: &Value) -> String {
     match finding["kind"].as_str().unwrap_or_default() {
-        "found" => format!("found {}", finding["record"].as_str().unwrap_or_default()),
+        "found" => format!(
+            "one record of it was found ({})",
+            finding["record"].as_str().unwrap_or_default()
+        ),
         "absent" => "nothing was found".to_owned(),
         "unclear" => finding["why"].as_str().unwrap_or_default().to_owned(),
         "unreachable" => format!(
