@@ -81,7 +81,6 @@ impl Daemon {
             Some(loaded) => watch::prepare(&*records, &loaded.file).await?,
             None => warn_of_leftovers(&records).await?,
         }
-        watch::warn_of_unbuilt(&file);
 
         let keeper = Keeper::start(keeper_settings(&file), Arc::clone(&kept), vault)
             .await

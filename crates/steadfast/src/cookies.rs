@@ -3,6 +3,7 @@
 //! address that they came from, and are forgotten when the connection opens again.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use http::header::{COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderValue};
@@ -11,13 +12,32 @@ use parking_lot::Mutex;
 /// More cookies than this are not a load balancer's.
 const MOST: usize = 16;
 
-/// The cookies of one server.
-#[derive(Debug, Default)]
-pub(crate) struct Jar(Mutex<BTreeMap<String, String>>);
+/// The cookies of one server. No `Debug` of what is in it: a cookie may be a credential.
+#[derive(Default)]
+pub(crate) struct Jar(Mutex<Cookies>);
+
+#[derive(Default)]
+struct Cookies {
+    /// How often it was emptied.
+    batch: u64,
+    by_name: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for Jar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Jar").finish_non_exhaustive()
+    }
+}
 
 impl Jar {
-    /// Takes note of what the server sets (RFC 6265 section 5.2: the first pair is name and value).
-    pub(crate) fn take(&self, headers: &HeaderMap) {
+    /// Which generation of cookies is in it: to be asked before a request leaves.
+    pub(crate) fn batch(&self) -> u64 {
+        self.0.lock().batch
+    }
+
+    /// Takes note of what the server sets (RFC 6265 section 5.2: the first pair is name and value). An answer to a
+    /// request of an earlier generation comes from a backend that was left.
+    pub(crate) fn take(&self, batch: u64, headers: &HeaderMap) {
         for value in headers.get_all(SET_COOKIE) {
             let Ok(text) = value.to_str() else {
                 continue;
@@ -27,7 +47,11 @@ impl Jar {
                 continue;
             };
             let is_gone = parts.any(|part| part.eq_ignore_ascii_case("max-age=0"));
-            let mut jar = self.0.lock();
+            let mut cookies = self.0.lock();
+            if cookies.batch != batch {
+                return;
+            }
+            let jar = &mut cookies.by_name;
             if is_gone {
                 jar.remove(name);
             } else if jar.len() < MOST || jar.contains_key(name) {
@@ -38,7 +62,8 @@ impl Jar {
 
     /// Adds them to a request.
     pub(crate) fn add_to(&self, headers: &mut HeaderMap) {
-        let jar = self.0.lock();
+        let cookies = self.0.lock();
+        let jar = &cookies.by_name;
         if jar.is_empty() {
             return;
         }
@@ -54,7 +79,9 @@ impl Jar {
 
     /// A new generation starts without them.
     pub(crate) fn clear(&self) {
-        self.0.lock().clear();
+        let mut cookies = self.0.lock();
+        cookies.batch += 1;
+        cookies.by_name.clear();
     }
 }
 
@@ -69,7 +96,7 @@ mod tests {
         answer.append(SET_COOKIE, "lb=a1; Path=/; HttpOnly".parse().unwrap());
         answer.append(SET_COOKIE, "zone=b=2".parse().unwrap());
         answer.append(SET_COOKIE, "junk".parse().unwrap());
-        jar.take(&answer);
+        jar.take(jar.batch(), &answer);
         let cookie = |jar: &Jar| {
             let mut headers = HeaderMap::new();
             jar.add_to(&mut headers);
@@ -80,9 +107,12 @@ mod tests {
         assert_eq!(cookie(&jar).as_deref(), Some("lb=a1; zone=b=2"));
         let mut gone = HeaderMap::new();
         gone.append(SET_COOKIE, "zone=; Max-Age=0".parse().unwrap());
-        jar.take(&gone);
+        jar.take(jar.batch(), &gone);
         assert_eq!(cookie(&jar).as_deref(), Some("lb=a1"));
+        let before = jar.batch();
         jar.clear();
         assert_eq!(cookie(&jar), None);
+        jar.take(before, &answer);
+        assert_eq!(cookie(&jar), None, "it answers a request from before");
     }
 }

@@ -16,7 +16,6 @@ use tokio::sync::oneshot;
 use crate::link::Link;
 use crate::perform::ask::{media_of, note_scope, scope_needed};
 use crate::perform::events::{Events, Read};
-use crate::perform::exchange::exchange;
 use crate::route::{Route, Upstream, redirect};
 
 /// Who waits for an answer on the stream, by RPC id.
@@ -68,7 +67,8 @@ pub(crate) async fn open(upstream: &Upstream) -> Result<(Events, PathAndQuery), 
         upstream.ready().await.map_err(NoStream::Fault)?;
         let request = upstream.get(None, None, None);
         let token = request.token;
-        let reply = exchange(&upstream.pool, request, upstream.terms())
+        let reply = upstream
+            .exchange(request, upstream.terms())
             .await
             .map_err(|unanswered| NoStream::Fault(unanswered.fault))?;
         note_scope(upstream, token, || "GET".to_owned(), &reply).await;

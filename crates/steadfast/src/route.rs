@@ -28,7 +28,7 @@ use crate::grants::Credential;
 use crate::handle::CallHandle;
 use crate::legacy_sse::Waiting;
 use crate::perform::dial::{Dialer, Origin};
-use crate::perform::exchange::{Outgoing, Terms};
+use crate::perform::exchange::{Outgoing, Reply, Terms, Unanswered, exchange};
 use crate::perform::pool::Pool;
 use crate::secrets::{References, Secrets};
 use crate::send::Job;
@@ -238,11 +238,22 @@ impl Upstream {
         &self.credential
     }
 
-    /// Takes note of what an answer's headers say for later requests.
-    pub(crate) fn note(&self, headers: &HeaderMap) {
-        if let Some(jar) = &self.jar {
-            jar.take(headers);
+    /// Sends a request, and takes note of what the answer's headers say for later ones.
+    ///
+    /// # Errors
+    ///
+    /// How it was not answered.
+    pub(crate) async fn exchange(
+        &self,
+        outgoing: Outgoing,
+        terms: Terms,
+    ) -> Result<Reply, Unanswered> {
+        let jar = self.jar.as_ref().map(|jar| (jar, jar.batch()));
+        let reply = exchange(&self.pool, outgoing, terms).await?;
+        if let Some((jar, batch)) = jar {
+            jar.take(batch, &reply.headers);
         }
+        Ok(reply)
     }
 
     /// A new generation begins: nothing of the one before goes along.

@@ -9,7 +9,7 @@ use steadfast_core::code;
 
 use super::server::shown_config;
 use crate::config::schema::File;
-use crate::config::{self, different_settings, unbuilt};
+use crate::config::{self, different_settings};
 use crate::context::Context;
 use crate::directory::{Directory, Entry};
 use crate::failure::{Exit, Failure};
@@ -91,14 +91,6 @@ async fn apply(
         output.note(format!(
             "Only agents and servers are applied. `steadfast serve --config` reads the others: {}.",
             others.join(", ")
-        ));
-    }
-    let keys = unbuilt(file);
-    if !keys.is_empty() {
-        output.warning(format!(
-            "{}: not built yet, and without effect: {}",
-            code::NOT_BUILT,
-            keys.join(", ")
         ));
     }
     Ok(())

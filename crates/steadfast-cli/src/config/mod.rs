@@ -3,7 +3,6 @@
 mod check;
 mod locate;
 pub(crate) mod schema;
-mod unbuilt;
 pub(crate) mod watch;
 
 use std::fmt;
@@ -17,8 +16,6 @@ use steadfast_core::code::{self, Code};
 use crate::failure::Failure;
 use locate::{Place, Tree, place};
 use schema::File;
-
-pub(crate) use unbuilt::unbuilt;
 
 /// A file that has been read and checked.
 pub(crate) struct Loaded {

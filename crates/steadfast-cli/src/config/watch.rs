@@ -9,7 +9,7 @@ use steadfast_gateway::{ConfigFile, ConfigFileStatus, Directory};
 use steadfast_store::{AgentRecord, Records, ServerRecord, Source};
 
 use super::schema::File;
-use super::{Loaded, different_settings, parse, read, unbuilt};
+use super::{Loaded, different_settings, parse, read};
 use crate::failure::Failure;
 
 /// How long a changed file must stay as it is before it is applied: a program that writes it in two steps
@@ -62,14 +62,6 @@ pub(crate) async fn prepare(records: &dyn Records, file: &File) -> Result<(), Fa
 
 fn to_json(config: &impl serde::Serialize) -> Result<serde_json::Value, Failure> {
     serde_json::to_value(config).map_err(|error| Failure::new(code::INTERNAL, error.to_string()))
-}
-
-/// Says once what is configured and not built.
-pub(crate) fn warn_of_unbuilt(file: &File) {
-    let keys = unbuilt(file);
-    if !keys.is_empty() {
-        tracing::warn!(code = %code::NOT_BUILT, keys = keys.join(", "), "configured, and not built yet: without effect");
-    }
 }
 
 /// What the admin API shows of a file that has just been applied.
@@ -153,7 +145,6 @@ impl Watch {
         change(&self.directory, &self.loaded.file, &file)
             .await
             .map_err(Refused::Now)?;
-        warn_of_unbuilt(&file);
         let waiting = different_settings(started, &file);
         if !waiting.is_empty() {
             tracing::warn!(

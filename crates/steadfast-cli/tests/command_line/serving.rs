@@ -201,19 +201,6 @@ async fn what_left_the_file_while_it_was_down_is_gone_and_keys_stay() {
 }
 
 #[tokio::test]
-async fn keys_without_a_function_are_named_in_one_warning() {
-    let daemon = Daemon::builder(BINARY)
-        .set("servers.crm.url", "\"http://127.0.0.1:9/mcp\"")
-        .set("servers.crm.cookies", "true")
-        .start()
-        .await
-        .unwrap();
-    let warnings = daemon.stderr().matches("SF0010").count();
-    assert_eq!(warnings, 1, "{}", daemon.stderr());
-    assert!(daemon.stderr().contains("servers.crm.cookies"));
-}
-
-#[tokio::test]
 async fn two_daemons_share_a_data_directory() {
     let first = daemon().await;
     let mut command = tokio::process::Command::from(steadfast());

@@ -14,7 +14,7 @@ use super::Input;
 use crate::link::Link;
 use crate::perform::ask::{is_unauthorized, media_of, note_scope, retry_after};
 use crate::perform::events::{Events, Read};
-use crate::perform::exchange::{Reply, Terms, exchange};
+use crate::perform::exchange::{Reply, Terms};
 use crate::route::Route;
 
 /// Opens and reads one GET stream. Its owner aborts the task to close it.
@@ -40,7 +40,7 @@ pub(super) async fn listen(
         max_idle: None,
         headers_within: upstream.retry.stream_open_timeout.duration(),
     };
-    let reply = match exchange(&upstream.pool, request, terms).await {
+    let reply = match upstream.exchange(request, terms).await {
         Ok(reply) => reply,
         Err(_) => return tell(failed),
     };

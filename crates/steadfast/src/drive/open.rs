@@ -14,7 +14,6 @@ use crate::legacy_sse::{self, NoStream};
 use crate::link::{Hello, Link};
 use crate::perform::ask::{Asked, ask, note_scope, post_for_stream, scope_needed};
 use crate::perform::events::Events;
-use crate::perform::exchange::exchange;
 use crate::route::{MCP_METHOD, Route, Upstream};
 
 /// How the history names a session whose ping was refused in words that no rule of the table knows.
@@ -384,7 +383,8 @@ async fn initialized(route: &Arc<Route>) -> Result<(), Fault> {
     upstream.ready().await?;
     let request = route.post(route.headers.clone(), body);
     let token = request.token;
-    let reply = exchange(&upstream.pool, request, upstream.terms())
+    let reply = upstream
+        .exchange(request, upstream.terms())
         .await
         .map_err(|unanswered| unanswered.fault)?;
     let operation = || "notifications/initialized".to_owned();
@@ -420,7 +420,7 @@ pub(crate) async fn end(upstream: &Upstream, revision: Option<Revision>, session
         if upstream.ready().await.is_ok() {
             let request = upstream.delete(revision, session);
             debug_assert_eq!(request.method, Method::DELETE);
-            let _ = exchange(&upstream.pool, request, upstream.terms()).await;
+            let _ = upstream.exchange(request, upstream.terms()).await;
         }
     };
     let _ = tokio::time::timeout(limit, ending).await;

@@ -18,7 +18,7 @@ use crate::clock;
 use crate::link::Link;
 use crate::perform::ask::{is_unauthorized, media_of, note_scope, retry_after};
 use crate::perform::events::{Events, Read};
-use crate::perform::exchange::{Reply, Terms, exchange};
+use crate::perform::exchange::{Reply, Terms};
 use crate::route::{MCP_METHOD, Route};
 use crate::subscriber::Announced;
 
@@ -226,7 +226,7 @@ async fn listen(
     }
     let request = route.post(headers, Bytes::from(body));
     let token = request.token;
-    let Ok(reply) = exchange(&upstream.pool, request, terms).await else {
+    let Ok(reply) = upstream.exchange(request, terms).await else {
         return tell(failed);
     };
     let operation = || "subscriptions/listen".to_owned();

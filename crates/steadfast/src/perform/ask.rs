@@ -14,7 +14,7 @@ use steadfast_core::wire::envelope::{self, Kind as MessageKind};
 use steadfast_core::{Era, Fault, Kind, SessionId};
 
 use super::events::{Events, Read};
-use super::exchange::{Cut, Reply, exchange};
+use super::exchange::{Cut, Reply};
 use crate::clock;
 use crate::grants::Refused;
 use crate::route::{Route, SESSION_ID, Upstream, redirect};
@@ -89,10 +89,10 @@ pub(crate) async fn ask(
         let mut outgoing = upstream.post(headers.clone(), body.clone());
         let token = outgoing.token;
         outgoing.path = path.clone().unwrap_or(outgoing.path);
-        let reply = exchange(&upstream.pool, outgoing, upstream.terms())
+        let reply = upstream
+            .exchange(outgoing, upstream.terms())
             .await
             .map_err(|unanswered| unanswered.fault)?;
-        upstream.note(&reply.headers);
         if let Some(token) = token {
             let is_newer = note_scope(upstream, Some(token), || method_of(&body), &reply).await;
             if refusals == 0 && (is_newer || is_unauthorized(&reply)) {
@@ -140,7 +140,8 @@ pub(crate) async fn post_for_stream(
     let upstream = &route.upstream;
     let request = route.post(headers, body.clone());
     let token = request.token;
-    let reply = exchange(&upstream.pool, request, upstream.terms())
+    let reply = upstream
+        .exchange(request, upstream.terms())
         .await
         .map_err(|unanswered| unanswered.fault)?;
     note_scope(upstream, token, || method_of(&body), &reply).await;

@@ -36,7 +36,6 @@ use crate::link::Link;
 use crate::measure::Timed;
 use crate::operations::Tracked;
 use crate::perform::ask::{method_of, note_scope};
-use crate::perform::exchange::exchange;
 use crate::route::Route;
 
 use policy::Policy;
@@ -449,7 +448,7 @@ pub(crate) async fn post_quietly(link: &Link, route: &Route, message: Bytes) {
     }
     let request = route.post(headers_for(route, &message), message.clone());
     let token = request.token;
-    match exchange(&upstream.pool, request, upstream.terms()).await {
+    match upstream.exchange(request, upstream.terms()).await {
         Ok(reply) => {
             let status = reply.status;
             note_scope(upstream, token, || method_of(&message), &reply).await;

@@ -22,7 +22,7 @@ use crate::levels;
 use crate::link::Link;
 use crate::perform::ask::{media_of, scope_needed};
 use crate::perform::events::Events;
-use crate::perform::exchange::{Cut, Reply, Terms, Unanswered, exchange};
+use crate::perform::exchange::{Cut, Reply, Terms, Unanswered};
 use crate::route::Route;
 
 /// Everything that belongs to one try.
@@ -112,7 +112,7 @@ pub(super) async fn once(
     }
     let outcome = tokio::select! {
         biased;
-        outcome = exchange(&route.upstream.pool, request, terms) => outcome,
+        outcome = route.upstream.exchange(request, terms) => outcome,
         () = job.handle.inner.cancelled.notified() => {
             attempt.tell_cancelled();
             // What left is not known: everything may have.
@@ -122,7 +122,6 @@ pub(super) async fn once(
     };
     match outcome {
         Ok(reply) => {
-            route.upstream.note(&reply.headers);
             attempt.sent.bytes = reply.bytes_sent;
             attempt.sent.proven_unsent = false;
             attempt.answered(reply, busy).await
@@ -396,7 +395,7 @@ impl Attempt<'_> {
         let upstream = &self.route.upstream;
         let request = self.route.post(headers, body);
         self.token = request.token;
-        let reply = match exchange(&upstream.pool, request, upstream.terms()).await {
+        let reply = match upstream.exchange(request, upstream.terms()).await {
             Ok(reply) => reply,
             Err(unanswered) => return self.unanswered(unanswered),
         };

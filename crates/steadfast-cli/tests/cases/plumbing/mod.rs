@@ -1,6 +1,7 @@
 //! HT: what lies between the protocol and the wire.
 
 mod acknowledged;
+mod cookies;
 mod old_transport;
 mod once;
 mod pages;

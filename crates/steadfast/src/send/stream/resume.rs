@@ -10,7 +10,6 @@ use super::Reader;
 use crate::clock;
 use crate::perform::ask::{is_unauthorized, media_of, note_scope, retry_after};
 use crate::perform::events::Events;
-use crate::perform::exchange::exchange;
 
 impl Reader {
     /// The body ended before the response: resumes it where the era and the stream allow.
@@ -68,7 +67,8 @@ impl Reader {
         let token = request.token;
         let mut terms = upstream.terms();
         terms.headers_within = upstream.retry.stream_open_timeout.duration();
-        let reply = exchange(&upstream.pool, request, terms)
+        let reply = upstream
+            .exchange(request, terms)
             .await
             .map_err(|_| failed(None))?;
         let status = reply.status.as_u16();
