@@ -9,7 +9,9 @@ use steadfast::clock;
 use steadfast_core::Wall;
 use steadfast_core::identity::GrantGeneration;
 use steadfast_store::suite::fill_grants;
-use steadfast_store::{GrantSecrets, KeySource, SharedStore, SqliteOptions, SqliteRecords, Vault};
+use steadfast_store::{
+    DueSearch, GrantSecrets, KeySource, SharedStore, SqliteOptions, SqliteRecords, Vault,
+};
 
 use super::issuers::{access_token, refresh_token};
 use super::plan::{Plan, servers};
@@ -69,9 +71,14 @@ async fn search(store: &SharedStore, plan: &Plan) -> Outcome<Duration> {
     for _ in 0..SEARCHES {
         let begun = Instant::now();
         let (of_each, in_all) = AT_ONCE;
-        store
-            .due_grants(&servers(), plan.ends(), of_each, in_all)
-            .await?;
+        let search = DueSearch {
+            servers: &servers(),
+            except: &[],
+            now: plan.ends(),
+            per_issuer: of_each,
+            limit: in_all,
+        };
+        store.due_grants(search).await?;
         store.next_wake().await?;
         fastest = fastest.min(begun.elapsed());
     }

@@ -117,6 +117,21 @@ pub struct DueGrant {
     pub wake_at: Wall,
 }
 
+/// Which grants are looked for whose time has come.
+#[derive(Clone, Copy, Debug)]
+pub struct DueSearch<'s> {
+    /// For these servers.
+    pub servers: &'s [ServerName],
+    /// But not these: whoever looks can do nothing about them now, and they take the places of no others.
+    pub except: &'s [(AgentName, ServerName)],
+    /// By this time.
+    pub now: Wall,
+    /// At most so many of each issuer.
+    pub per_issuer: usize,
+    /// At most so many in all.
+    pub limit: usize,
+}
+
 /// The grants of all connections.
 ///
 /// A grant that was removed leaves a record without tokens, in the state `none`: version and generation go on
@@ -149,17 +164,10 @@ pub trait Grants: Send + Sync + fmt::Debug {
         server: &ServerName,
         version: Version,
     ) -> Result<Swap<GrantRecord>, Error>;
-    /// The grants for `servers` whose `wake_at` has come and that nobody holds a [renewal](crate::LeaseKey::Renewal) of: at most
-    /// `per_issuer` of each issuer, those that wait longest, and at most `limit` in all. The first of each issuer come
-    /// first, then the second of each: no issuer waits for the many grants of another. The time that it takes
-    /// does not grow with the grants that are not due.
-    async fn due_grants(
-        &self,
-        servers: &[ServerName],
-        now: Wall,
-        per_issuer: usize,
-        limit: usize,
-    ) -> Result<Vec<DueGrant>, Error>;
+    /// The grants whose `wake_at` has come and that nobody holds a [renewal](crate::LeaseKey::Renewal) of; of each issuer
+    /// those that wait longest. The first of each issuer come first, then the second of each: no issuer waits for the
+    /// many grants of another. The time that it takes does not grow with the grants that are not due.
+    async fn due_grants(&self, search: DueSearch<'_>) -> Result<Vec<DueGrant>, Error>;
     /// The earliest `wake_at` of all.
     async fn next_wake(&self) -> Result<Option<Wall>, Error>;
 }

@@ -48,7 +48,9 @@ pub use clients::{ClientRecord, Clients};
 pub use documents::{DocumentRecord, Documents};
 pub use error::{Error, Problem};
 pub use events::{EventLog, EventStream, EventStreamRecord, EventWrite, SharedEvents, StreamName};
-pub use grants::{ClientOrigin, DueGrant, GrantClient, GrantRecord, Grants, LastRenewal};
+pub use grants::{
+    ClientOrigin, DueGrant, DueSearch, GrantClient, GrantRecord, Grants, LastRenewal,
+};
 pub use issuers::{IssuerRecord, Issuers};
 pub use keys::{AgentKey, IdHash, KeyHash, hash_id, hash_state, make_key};
 pub use leases::{Lease, LeaseKey, Leases, Taken};

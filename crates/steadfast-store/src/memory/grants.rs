@@ -8,7 +8,7 @@ use steadfast_core::{AgentName, ServerName, Wall};
 
 use super::{MemoryRecords, State};
 use crate::error::Error;
-use crate::grants::{DueGrant, GrantRecord, Grants};
+use crate::grants::{DueGrant, DueSearch, GrantRecord, Grants};
 use crate::leases::LeaseKey;
 use crate::swap::{Swap, Version};
 
@@ -91,19 +91,14 @@ impl Grants for MemoryRecords {
         })
     }
 
-    async fn due_grants(
-        &self,
-        servers: &[ServerName],
-        now: Wall,
-        per_issuer: usize,
-        limit: usize,
-    ) -> Result<Vec<DueGrant>, Error> {
+    async fn due_grants(&self, search: DueSearch<'_>) -> Result<Vec<DueGrant>, Error> {
         self.with(|state| {
             let mut due = Vec::new();
-            for grant in state.grants.values() {
-                if let Some(wake_at) = grant.wake_at.filter(|at| *at <= now)
-                    && servers.contains(&grant.server)
-                    && !state.is_leased(grant, now)
+            for (owner, grant) in &state.grants {
+                if let Some(wake_at) = grant.wake_at.filter(|at| *at <= search.now)
+                    && search.servers.contains(&grant.server)
+                    && !search.except.contains(owner)
+                    && !state.is_leased(grant, search.now)
                 {
                     due.push(DueGrant {
                         agent: grant.agent.clone(),
@@ -123,10 +118,10 @@ impl Grants for MemoryRecords {
                     *place += 1;
                     (*place, grant)
                 })
-                .filter(|(place, _)| *place <= per_issuer)
+                .filter(|(place, _)| *place <= search.per_issuer)
                 .collect();
             placed.sort_by_key(|(place, _)| *place);
-            placed.truncate(limit);
+            placed.truncate(search.limit);
             placed.into_iter().map(|(_, grant)| grant).collect()
         })
     }

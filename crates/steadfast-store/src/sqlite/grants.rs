@@ -9,7 +9,7 @@ use super::SqliteRecords;
 use super::rows::{Reader, Stored};
 use super::statement::{Statement, count, number, server_text, text};
 use crate::error::Error;
-use crate::grants::{DueGrant, GrantRecord, Grants};
+use crate::grants::{DueGrant, DueSearch, GrantRecord, Grants};
 use crate::swap::{Swap, Version};
 
 /// Finds the issuers one after the other in the index, without reading the grants between them.
@@ -23,7 +23,8 @@ macro_rules! issuers {
     };
 }
 
-/// ?1 is now, ?2 how many of each issuer, ?3 how many in all, ?4 a JSON array of the servers. The index holds the grants of an issuer in the order
+/// ?1 is now, ?2 how many of each issuer, ?3 how many in all, ?4 a JSON array of the servers, ?5 one of those
+/// that are left out, each as agent and server. The index holds the grants of an issuer in the order
 /// of `wake_at`, so that no more of them are read than are asked for, and those that are leased.
 pub(super) const DUE: &str = concat!(
     issuers!(),
@@ -36,6 +37,8 @@ pub(super) const DUE: &str = concat!(
            AND d.server IN (SELECT value FROM json_each(?4)) AND NOT EXISTS ( \
            SELECT 1 FROM leases WHERE kind = 'renewal' \
            AND first = d.agent AND second = d.server AND until > ?1) \
+           AND NOT EXISTS (SELECT 1 FROM json_each(?5) AS x \
+           WHERE x.value ->> 0 = d.agent AND x.value ->> 1 = d.server) \
          ORDER BY d.wake_at, d.agent, d.server LIMIT ?2)) \
      SELECT agent, server, issuer, wake_at FROM due ORDER BY place, wake_at, agent, server LIMIT ?3"
 );
@@ -181,20 +184,19 @@ impl Grants for SqliteRecords {
         self.swap(version, write, find(agent, server)).await
     }
 
-    async fn due_grants(
-        &self,
-        servers: &[ServerName],
-        now: Wall,
-        per_issuer: usize,
-        limit: usize,
-    ) -> Result<Vec<DueGrant>, Error> {
-        // A plain array for SQLite to read, unlike what is kept, which says its version.
-        let names: Vec<_> = servers.iter().map(ServerName::as_str).collect();
+    async fn due_grants(&self, search: DueSearch<'_>) -> Result<Vec<DueGrant>, Error> {
+        // Plain arrays for SQLite to read, unlike what is kept, which says its version.
+        let names: Vec<_> = search.servers.iter().map(ServerName::as_str).collect();
+        let except = search.except.iter();
+        let except: Vec<_> = except
+            .map(|(agent, server)| vec![agent.as_str(), server.as_str()])
+            .collect();
         let statement = query(DUE)
-            .bind(now.0)
-            .bind(count(per_issuer))
-            .bind(count(limit))
-            .bind(serde_json::Value::from(names).to_string());
+            .bind(search.now.0)
+            .bind(count(search.per_issuer))
+            .bind(count(search.limit))
+            .bind(serde_json::Value::from(names).to_string())
+            .bind(serde_json::Value::from(except).to_string());
         self.all(statement).await
     }
 

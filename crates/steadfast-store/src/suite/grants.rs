@@ -6,7 +6,7 @@ use steadfast_core::oauth::step_up::StepUp;
 use steadfast_core::{AgentName, ServerName, Wall};
 
 use super::samples::{agent, grant, renewed, server};
-use crate::grants::{ClientOrigin, GrantRecord, LastRenewal};
+use crate::grants::{ClientOrigin, DueSearch, GrantRecord, LastRenewal};
 use crate::leases::{LeaseKey, Taken};
 use crate::store::SharedStore;
 use crate::swap::{Swap, Version};
@@ -228,12 +228,25 @@ async fn put_due(store: &SharedStore, agent: &str, issuer: &str, wake_at: Option
     put(store, &due).await;
 }
 
+/// A search for all grants of `servers` by this time.
+fn all_of(servers: &[ServerName], now: i64) -> DueSearch<'_> {
+    DueSearch {
+        servers,
+        except: &[],
+        now: Wall(now),
+        per_issuer: 9,
+        limit: 9,
+    }
+}
+
 async fn due(store: &SharedStore, now: i64, per_issuer: usize, limit: usize) -> Vec<String> {
     let servers = [ServerName::from("crm")];
-    let due = store
-        .due_grants(&servers, Wall(now), per_issuer, limit)
-        .await;
-    let due = due.unwrap();
+    let search = DueSearch {
+        per_issuer,
+        limit,
+        ..all_of(&servers, now)
+    };
+    let due = store.due_grants(search).await.unwrap();
     assert!(due.iter().all(|grant| grant.wake_at <= Wall(now)));
     due.iter().map(|grant| grant.agent.to_string()).collect()
 }
@@ -252,7 +265,7 @@ pub async fn due_grants_are_those_whose_time_has_come(store: SharedStore) {
     assert_eq!(due(&store, -6, 9, 9).await, [""; 0]);
     assert_eq!(store.next_wake().await.unwrap(), Some(Wall(-5)));
     let crm = [ServerName::from("crm")];
-    let all = store.due_grants(&crm, Wall(30), 9, 9).await.unwrap();
+    let all = store.due_grants(all_of(&crm, 30)).await.unwrap();
     assert_eq!(all[1].issuer, "https://other.example");
     assert_eq!(all[1].server, ServerName::from("crm"));
 }
@@ -266,8 +279,32 @@ pub async fn due_grants_are_those_of_the_servers_that_are_asked_for(store: Share
     }
     put_due(&store, "a-0", &grant("a-0", "off").issuer, Some(20)).await;
     assert_eq!(due(&store, 30, 2, 3).await, ["a-0"]);
-    let none = store.due_grants(&[], Wall(30), 9, 9).await.unwrap();
+    let none = store.due_grants(all_of(&[], 30)).await.unwrap();
     assert!(none.is_empty());
+}
+
+/// Whoever can do nothing about a grant says so, and finds those behind it.
+pub async fn due_grants_that_are_left_out_take_no_places(store: SharedStore) {
+    for number in 0..4 {
+        let agent = format!("a-{number}");
+        put_due(&store, &agent, "https://as.example", Some(number)).await;
+    }
+    let (crm, other) = (ServerName::from("crm"), ServerName::from("other"));
+    let except = [
+        ("a-0".into(), crm.clone()),
+        ("a-2".into(), crm.clone()),
+        // The same agent's grant for another server is another one.
+        ("a-1".into(), other),
+    ];
+    let servers = [crm];
+    let search = DueSearch {
+        except: &except,
+        per_issuer: 2,
+        ..all_of(&servers, 30)
+    };
+    let found = store.due_grants(search).await.unwrap();
+    let found: Vec<_> = found.iter().map(|grant| grant.agent.as_str()).collect();
+    assert_eq!(found, ["a-1", "a-3"]);
 }
 
 /// The many grants of one issuer do not hold up the few of another: at most so many of each, in turns.

@@ -78,6 +78,7 @@ macro_rules! instantiate {
             due_grants_are_those_whose_time_has_come
             due_grants_come_in_turns_from_all_issuers
             due_grants_are_those_of_the_servers_that_are_asked_for
+            due_grants_that_are_left_out_take_no_places
             a_leased_grant_is_not_due_until_the_lease_ends
             a_lease_has_one_holder_at_a_time
             a_lease_is_renewed_or_taken_over_after_its_end

@@ -6,7 +6,7 @@ use steadfast_core::Wall;
 
 use super::super::grants::{DUE, NEXT_WAKE};
 use super::*;
-use crate::grants::Grants as _;
+use crate::grants::{DueSearch, Grants as _};
 use crate::suite::fill_grants;
 use crate::suite::samples::grant;
 
@@ -75,7 +75,14 @@ async fn time(records: &SqliteRecords, now: Wall) -> Duration {
     for _ in 0..20 {
         let begun = Instant::now();
         let servers = [steadfast_core::ServerName::from("crm")];
-        let due = records.due_grants(&servers, now, 4, 1_000).await.unwrap();
+        let search = DueSearch {
+            servers: &servers,
+            except: &[],
+            now,
+            per_issuer: 4,
+            limit: 1_000,
+        };
+        let due = records.due_grants(search).await.unwrap();
         records.next_wake().await.unwrap();
         fastest = fastest.min(begun.elapsed());
         assert_eq!(due.len(), ISSUERS * 4);
