@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use steadfast_core::code;
 
 use crate::commands::{
-    agent, apply, call, demo, doctor, explain, grant, import, notices, operations, reload, serve,
-    server, sign_in, status, vault,
+    agent, apply, call, connect, demo, doctor, explain, grant, import, notices, operations, reload,
+    serve, server, sign_in, status, vault,
 };
 use crate::context::{Context, Options};
 use crate::failure::{Exit, Failure};
@@ -70,16 +70,8 @@ enum Command {
     Operations(operations::Command),
     /// Explain an error code
     Explain(explain::Arguments),
-
-    #[command(hide = true, disable_help_flag = true)]
-    Connect(Anything),
-}
-
-/// What follows a command that is not built yet.
-#[derive(Args)]
-struct Anything {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    _rest: Vec<std::ffi::OsString>,
+    /// Be an MCP server on standard input and output, for clients that speak nothing else
+    Connect(connect::Arguments),
 }
 
 /// Runs the command that was asked for.
@@ -146,15 +138,8 @@ async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::SignOut(arguments) => sign_in::run_out(&context, arguments).await,
         Command::Grant(command) => grant::run(&context, command).await,
         Command::Operations(command) => operations::run(&context, command).await,
-        Command::Connect(_) => Err(not_built("connect")),
+        Command::Connect(arguments) => connect::run(&context, arguments).await,
     }
-}
-
-fn not_built(command: &str) -> Failure {
-    Failure::new(
-        code::NOT_BUILT,
-        format!("`steadfast {command}` is not built yet"),
-    )
 }
 
 #[cfg(test)]
@@ -187,9 +172,9 @@ mod tests {
             "operations",
             "doctor",
             "explain",
+            "connect",
         ] {
             assert!(help.contains(&format!("\n  {built}")), "{built}: {help}");
         }
-        assert!(!help.contains("\n  connect "), "not built yet: {help}");
     }
 }

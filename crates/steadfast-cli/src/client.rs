@@ -189,20 +189,38 @@ impl Client {
         headers: HeaderMap,
         body: Option<Bytes>,
     ) -> Result<Response<Incoming>, Failure> {
+        let line = self.dial().await?;
+        self.send_on(line, method, path, headers, body).await
+    }
+
+    /// A connection on which nothing was sent yet.
+    pub(crate) async fn dial(&self) -> Result<Line, Failure> {
         let opened = tokio::time::timeout(CONNECT, self.open()).await;
         let wire = match opened {
             Ok(Ok(wire)) => wire,
             Ok(Err(error)) => return Err(self.unreachable(&error.to_string())),
             Err(_) => return Err(self.unreachable("no connection in time")),
         };
-        let request = self.request(method, path, headers, body)?;
-        let failed = |error: hyper::Error| self.unreachable(&error.to_string());
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(wire))
+        let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(wire))
             .await
-            .map_err(failed)?;
+            .map_err(|error| self.unreachable(&error.to_string()))?;
         // Ends with the response, or when the response is dropped.
         tokio::spawn(connection);
-        sender.send_request(request).await.map_err(failed)
+        Ok(sender)
+    }
+
+    /// One request on a connection of its own. Where it fails, it may have been taken.
+    pub(crate) async fn send_on(
+        &self,
+        mut line: Line,
+        method: Method,
+        path: &str,
+        headers: HeaderMap,
+        body: Option<Bytes>,
+    ) -> Result<Response<Incoming>, Failure> {
+        let request = self.request(method, path, headers, body)?;
+        let sent = line.send_request(request).await;
+        sent.map_err(|error| self.unreachable(&error.to_string()))
     }
 
     fn request(
@@ -282,6 +300,9 @@ impl Client {
     }
 }
 
+/// A connection to the daemon.
+pub(crate) type Line = hyper::client::conn::http1::SendRequest<Full<Bytes>>;
+
 trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
@@ -349,14 +370,19 @@ impl Events {
     /// The next event with data, as its name and its bytes; `None` at the end of the stream.
     pub(crate) async fn next_data(&mut self) -> Option<(String, Vec<u8>)> {
         loop {
+            let Event { name, data, .. } = self.next_event().await?;
+            if let Some(data) = data {
+                return Some((name, data));
+            }
+        }
+    }
+
+    /// The next event, also one that has an id and nothing else; `None` at the end of the stream.
+    pub(crate) async fn next_event(&mut self) -> Option<Event> {
+        loop {
             while let Some(item) = self.found.pop_front() {
-                if let Item::Event(Event {
-                    name,
-                    data: Some(data),
-                    ..
-                }) = item
-                {
-                    return Some((name, data));
+                if let Item::Event(event) = item {
+                    return Some(event);
                 }
             }
             let frame = self.body.frame().await?.ok()?;

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 
 /// The options of every command.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct Options {
     /// The data directory; else the platform's own
     #[arg(
@@ -48,6 +48,7 @@ pub(crate) struct Options {
 }
 
 /// What every command is given.
+#[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) options: Options,
     pub(crate) output: Output,

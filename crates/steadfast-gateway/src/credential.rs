@@ -15,10 +15,15 @@ use crate::problem::{INVALID_REQUEST, Problem};
 /// How long a key is good without another look at the store: another daemon on it may have made a new one.
 const FRESH: Millis = Millis::secs(1);
 
+/// How long a pass is good that nobody uses. Whoever asked for it asks for another one.
+const PASS_IDLE: Millis = Millis::secs(3_600);
+
 /// The agents by the hash of their keys. Lookups by a hash tell nothing about the key.
 #[derive(Debug, Default)]
 pub(crate) struct Credentials {
     by_key: RwLock<HashMap<[u8; 32], Known>>,
+    /// The passes of this process, by their hash.
+    passes: RwLock<HashMap<[u8; 32], Known>>,
     /// Who a request without a credential is.
     anonymous: Option<AgentName>,
 }
@@ -29,6 +34,12 @@ struct Known {
     agent: AgentName,
     /// When that was.
     seen: AtomicU64,
+}
+
+impl Known {
+    fn seen_at(&self) -> Mono {
+        Mono(self.seen.load(Ordering::Relaxed))
+    }
 }
 
 /// What a request shows of its agent.
@@ -54,8 +65,31 @@ impl Credentials {
     pub(crate) fn new(anonymous: Option<AgentName>) -> Self {
         Self {
             by_key: RwLock::default(),
+            passes: RwLock::default(),
             anonymous,
         }
+    }
+
+    /// Lets whoever shows this pass be the agent, beside whoever has its key. It ends with that key, with this process,
+    /// and when nobody uses it.
+    pub(crate) fn add_pass(&self, agent: &AgentName, pass: KeyHash, now: Mono) {
+        let mut passes = self.passes.write();
+        passes.retain(|_, known| now.since(known.seen_at()) < PASS_IDLE);
+        let known = Known {
+            agent: agent.clone(),
+            seen: AtomicU64::new(now.0),
+        };
+        passes.insert(pass.0, known);
+    }
+
+    fn by_pass(&self, pass: KeyHash, now: Mono) -> Option<AgentName> {
+        let passes = self.passes.read();
+        let known = passes.get(&pass.0)?;
+        if now.since(known.seen_at()) >= PASS_IDLE {
+            return None;
+        }
+        known.seen.fetch_max(now.0, Ordering::Relaxed);
+        Some(known.agent.clone())
     }
 
     /// Gives an agent its key; the one before is worth nothing from now on. Whether that is news.
@@ -64,6 +98,10 @@ impl Credentials {
         let before = by_key.len();
         by_key.retain(|hash, known| known.agent != *agent || key.is_some_and(|key| key.0 == *hash));
         let had_another = by_key.len() < before;
+        if had_another || key.is_none() {
+            let mut passes = self.passes.write();
+            passes.retain(|_, known| known.agent != *agent);
+        }
         let Some(key) = key else {
             return had_another;
         };
@@ -93,13 +131,15 @@ impl Credentials {
         };
         let key = bearer(value).ok_or(Refused::Unknown)?;
         let hash = KeyHash::of(key);
+        if let Some(agent) = self.by_pass(hash, now) {
+            return Ok(Shown::Agent(agent));
+        }
         let by_key = self.by_key.read();
         let Some(known) = by_key.get(&hash.0) else {
             return Ok(Shown::Key(hash, None));
         };
         let agent = known.agent.clone();
-        let seen = Mono(known.seen.load(Ordering::Relaxed));
-        if now.since(seen) < FRESH {
+        if now.since(known.seen_at()) < FRESH {
             Ok(Shown::Agent(agent))
         } else {
             Ok(Shown::Key(hash, Some(agent)))
@@ -198,6 +238,29 @@ mod tests {
         credentials.saw(hash, Mono(6_000));
         let shown = credentials.shown(&headers, Mono(6_999));
         assert_eq!(shown, Ok(Shown::Agent(agent)));
+    }
+
+    #[test]
+    fn a_pass_is_good_beside_the_key_until_that_changes_or_nobody_uses_it() {
+        let credentials = Credentials::new(None);
+        let agent = AgentName::from("support");
+        let (_, hash) = make_key().unwrap();
+        let (pass, pass_hash) = make_key().unwrap();
+        let headers = with(&format!("Bearer {}", pass.reveal()));
+        let shown = |at: u64| credentials.shown(&headers, Mono(at));
+        let good = Ok(Shown::Agent(agent.clone()));
+        let strange = Ok(Shown::Key(pass_hash, None));
+        credentials.set(&agent, Some(hash), Mono(1));
+        credentials.add_pass(&agent, pass_hash, Mono(1));
+        assert_eq!(shown(PASS_IDLE.0), good, "each use makes it good again");
+        assert_eq!(shown(2 * PASS_IDLE.0 - 1), good);
+        assert_eq!(shown(3 * PASS_IDLE.0), strange);
+        for key in [Some(make_key().unwrap().1), None] {
+            credentials.add_pass(&agent, pass_hash, Mono(1));
+            assert_eq!(shown(2), good);
+            credentials.set(&agent, key, Mono(1));
+            assert_eq!(shown(2), strange);
+        }
     }
 
     #[test]

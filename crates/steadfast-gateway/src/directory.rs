@@ -199,6 +199,19 @@ impl Directory {
         Ok(key)
     }
 
+    /// A pass for an agent, beside its key: for whoever has the admin token and speaks for the agent on this machine
+    /// (`steadfast connect`). It is kept in memory only.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no such agent.
+    pub async fn make_pass(&self, name: &str) -> Result<AgentKey, Error> {
+        let agent = self.agent(name).await?.name;
+        let (pass, hash) = make_key()?;
+        self.credentials.add_pass(&agent, hash, clock::mono());
+        Ok(pass)
+    }
+
     /// Whose request this is. Another daemon on the same store may have made the key, or a newer one.
     pub(crate) async fn agent_of(&self, headers: &HeaderMap) -> Result<AgentName, Refused> {
         match self.credentials.shown(headers, clock::mono())? {

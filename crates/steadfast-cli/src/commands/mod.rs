@@ -3,6 +3,7 @@
 pub(crate) mod agent;
 pub(crate) mod apply;
 pub(crate) mod call;
+pub(crate) mod connect;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod explain;

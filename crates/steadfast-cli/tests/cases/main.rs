@@ -6,6 +6,7 @@ mod admin;
 mod bridge;
 mod catalog;
 mod common;
+mod connect;
 mod doctor;
 mod grants;
 mod merged;

@@ -166,17 +166,14 @@ fn wrong_usage_ends_with_2() {
 }
 
 #[test]
-fn what_comes_later_says_so() {
-    let ended = run(&["connect", "a", "--b", "c"]);
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    let said = "error[SF0010]: `steadfast connect` is not built yet\nhint: ";
-    assert!(ended.err.starts_with(said), "{ended:?}");
-}
-
-#[test]
 fn commands_that_need_a_daemon_say_so() {
     let place = Place::new();
-    for arguments in [&["status"][..], &["reload", "a"], &["call", "a", "b", "c"]] {
+    for arguments in [
+        &["status"][..],
+        &["reload", "a"],
+        &["call", "a", "b", "c"],
+        &["connect", "--agent", "a"],
+    ] {
         let ended = place.run(arguments);
         assert_eq!(ended.code, Some(1), "{ended:?}");
         assert!(

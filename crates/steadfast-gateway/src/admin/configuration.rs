@@ -24,6 +24,7 @@ pub(super) fn routes() -> Router<Shared> {
             get(agent).put(put_agent).delete(remove_agent),
         )
         .route("/agents/{name}/key", post(make_key))
+        .route("/agents/{name}/pass", post(make_pass))
         .route("/servers", get(servers))
         .route(
             "/servers/{name}",
@@ -119,6 +120,15 @@ async fn make_key(
 ) -> Result<Json<Value>, Problem> {
     let key = state.directory.make_key(&name).await?;
     Ok(Json(json!({"agent": name, "key": key.reveal()})))
+}
+
+/// A pass for a while, beside the key.
+async fn make_pass(
+    Given(state): Given<Shared>,
+    Path(name): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    let pass = state.directory.make_pass(&name).await?;
+    Ok(Json(json!({"agent": name, "pass": pass.reveal()})))
 }
 
 async fn servers(Given(state): Given<Shared>) -> Result<Json<Value>, Problem> {
