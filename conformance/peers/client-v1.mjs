@@ -1,5 +1,6 @@
 // TypeScript `@modelcontextprotocol/sdk` 1.x as a peer: client-v1.mjs URL KEY
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import {
   CreateMessageRequestSchema,
@@ -7,6 +8,7 @@ import {
   ResourceUpdatedNotificationSchema,
 } from '@modelcontextprotocol/sdk/types.js';
 import { ELICITED, SAMPLED, Updates, obey, report } from './line-protocol.mjs';
+import { connect } from './stdio.mjs';
 
 const [url, key] = process.argv.slice(2);
 const client = new Client(
@@ -18,9 +20,12 @@ client.setRequestHandler(ElicitRequestSchema, () => ELICITED);
 client.setRequestHandler(CreateMessageRequestSchema, () => SAMPLED);
 client.setNotificationHandler(ResourceUpdatedNotificationSchema, ({ params }) => updates.add(params.uri));
 client.onerror = (error) => report({ event: `error: ${error.message}` });
-const transport = new StreamableHTTPClientTransport(new URL(url), {
-  requestInit: { headers: { Authorization: `Bearer ${key}` } },
-});
+const command = connect(url, key);
+const transport = command
+  ? new StdioClientTransport(command)
+  : new StreamableHTTPClientTransport(new URL(url), {
+      requestInit: { headers: { Authorization: `Bearer ${key}` } },
+    });
 await client.connect(transport);
 client.onclose = () => report({ event: 'closed' });
 

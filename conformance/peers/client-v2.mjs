@@ -1,6 +1,8 @@
 // TypeScript `@modelcontextprotocol/client` 2.x as a peer: client-v2.mjs URL KEY legacy|modern
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { ELICITED, SAMPLED, Updates, obey, report } from './line-protocol.mjs';
+import { connect } from './stdio.mjs';
 
 const [url, key, era] = process.argv.slice(2);
 const client = new Client(
@@ -15,9 +17,12 @@ client.setRequestHandler('elicitation/create', () => ELICITED);
 client.setRequestHandler('sampling/createMessage', () => SAMPLED);
 client.setNotificationHandler('notifications/resources/updated', ({ params }) => updates.add(params.uri));
 client.onerror = (error) => report({ event: `error: ${error.message}` });
-const transport = new StreamableHTTPClientTransport(new URL(url), {
-  requestInit: { headers: { Authorization: `Bearer ${key}` } },
-});
+const command = connect(url, key);
+const transport = command
+  ? new StdioClientTransport(command)
+  : new StreamableHTTPClientTransport(new URL(url), {
+      requestInit: { headers: { Authorization: `Bearer ${key}` } },
+    });
 await client.connect(transport);
 client.onclose = () => report({ event: 'closed' });
 

@@ -10,6 +10,8 @@ pub(crate) struct ClientKind {
     pub(crate) agent: &'static str,
     program: Program,
     pub(crate) era: &'static str,
+    /// Whether it speaks to `steadfast connect` on standard input and output.
+    stdio: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -27,39 +29,58 @@ pub(crate) const RMCP_LEGACY: ClientKind = ClientKind {
     agent: "rmcp-legacy",
     program: Program::Rmcp,
     era: "legacy",
+    stdio: false,
 };
 
-pub(crate) const CLIENTS: [ClientKind; 7] = [
+pub(crate) const CLIENTS: [ClientKind; 9] = [
     ClientKind {
         agent: "typescript-v1",
         program: Program::Node("client-v1.mjs"),
         era: "legacy",
+        stdio: false,
     },
     ClientKind {
         agent: "typescript-v2-legacy",
         program: Program::Node("client-v2.mjs"),
         era: "legacy",
+        stdio: false,
     },
     ClientKind {
         agent: "typescript-v2-modern",
         program: Program::Node("client-v2.mjs"),
         era: "modern",
+        stdio: false,
+    },
+    ClientKind {
+        agent: "typescript-v1-stdio",
+        program: Program::Node("client-v1.mjs"),
+        era: "legacy",
+        stdio: true,
+    },
+    ClientKind {
+        agent: "typescript-v2-modern-stdio",
+        program: Program::Node("client-v2.mjs"),
+        era: "modern",
+        stdio: true,
     },
     ClientKind {
         agent: "python-v2-legacy",
         program: Program::Python("python_client.py"),
         era: "legacy",
+        stdio: false,
     },
     ClientKind {
         agent: "python-v2-modern",
         program: Program::Python("python_client.py"),
         era: "modern",
+        stdio: false,
     },
     RMCP_LEGACY,
     ClientKind {
         agent: "rmcp-modern",
         program: Program::Rmcp,
         era: "modern",
+        stdio: false,
     },
 ];
 
@@ -79,6 +100,9 @@ impl ClientKind {
             Program::Rmcp => Command::new(programs.binary("rmcp-client")),
         };
         command.args([url, key, self.era]);
+        if self.stdio {
+            command.env("STEADFAST_CONNECT", programs.binary("steadfast"));
+        }
         command
     }
 }
