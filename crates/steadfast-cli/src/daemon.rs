@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use steadfast_core::{AgentName, code};
 use steadfast_gateway::{AdminToken, ConfigFile, Gateway, Metrics, Settings, reachable};
 use steadfast_store::vault::source::KEY_VARIABLE;
 use steadfast_store::{
-    KeySource, SecretString, SharedRecords, SharedStore, Source, SqliteOptions, SqliteRecords,
-    Vault,
+    KeySource, SecretString, SharedEvents, SharedRecords, SharedStore, Source, SqliteEvents,
+    SqliteOptions, SqliteRecords, Vault,
 };
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -48,6 +49,7 @@ pub(crate) struct Daemon {
     gateway: Gateway,
     keeper: Keeper,
     records: SharedRecords,
+    events: SharedEvents,
     watching: Option<JoinHandle<()>>,
     /// The admin token, and how it came to be.
     pub(crate) token: (String, TokenOrigin),
@@ -73,6 +75,8 @@ impl Daemon {
         let store = start.data.store_file(&file.store.url);
         let records = SqliteRecords::open(&store, SqliteOptions::default()).await?;
         let kept: SharedStore = Arc::new(records);
+        let events = SqliteEvents::open(events_beside(&store), SqliteOptions::default()).await?;
+        let events: SharedEvents = Arc::new(events);
         let key = KeySource::choose(vault_key(), start.data.path());
         let vault = Arc::new(Vault::open(&*kept, key).await?);
         let records: SharedRecords = Arc::clone(&kept) as SharedRecords;
@@ -90,7 +94,7 @@ impl Daemon {
             metrics: counting()?,
             ..gateway_settings(&file, listen, &token.0, status.clone())
         };
-        let gateway = Gateway::start(settings, keeper.clone(), kept)
+        let gateway = Gateway::start(settings, keeper.clone(), kept, Arc::clone(&events))
             .await
             .map_err(|error| match &error {
                 steadfast_gateway::Error::Listen { address, source } => {
@@ -118,6 +122,7 @@ impl Daemon {
             gateway,
             keeper,
             records,
+            events,
             watching,
             token,
             _announced: announced,
@@ -134,6 +139,7 @@ impl Daemon {
         if let Some(watching) = self.watching {
             watching.abort();
         }
+        let stores = async { tokio::join!(self.records.close(), self.events.close()) };
         let ended = [
             tokio::time::timeout(GATEWAY_ENDS, self.gateway.shutdown())
                 .await
@@ -141,9 +147,7 @@ impl Daemon {
             tokio::time::timeout(KEEPER_ENDS, self.keeper.shutdown())
                 .await
                 .is_ok(),
-            tokio::time::timeout(STORE_ENDS, self.records.close())
-                .await
-                .is_ok(),
+            tokio::time::timeout(STORE_ENDS, stores).await.is_ok(),
         ];
         if ended.contains(&false) {
             tracing::info!("not everything had ended in time");
@@ -156,6 +160,17 @@ fn counting() -> Result<Metrics, Failure> {
         let message = format!("nothing can be counted for /metrics: {error}");
         Failure::new(code::INTERNAL, message)
     })
+}
+
+/// The file of the event log: `steadfast-events.db` beside `steadfast.db`.
+fn events_beside(store: &Path) -> PathBuf {
+    let mut name = store.file_stem().unwrap_or_default().to_owned();
+    name.push("-events");
+    let events = store.with_file_name(name);
+    match store.extension() {
+        Some(extension) => events.with_extension(extension),
+        None => events,
+    }
 }
 
 /// The key of the vault, where the environment holds it.
@@ -219,6 +234,7 @@ fn gateway_settings(
         anonymous_agent: gateway.anonymous_agent.as_deref().map(AgentName::from),
         max_message: file.limits.max_message.0,
         event_retention: file.store.event_retention.duration(),
+        event_budget: u64::try_from(file.store.event_size.0).unwrap_or(u64::MAX),
         keep_alive: gateway.keep_alive.duration(),
         input_wait: file.retry.input_wait.duration(),
         // No longer than the server may take to be reached.

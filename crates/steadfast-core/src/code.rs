@@ -177,6 +177,8 @@ codes! {
     AMBIGUOUS_NAME = 70 "ambiguous_name" Person "Set `prefix = true` for the agent, or take the tool away from one of the servers with tools_deny; a resource can be asked for as steadfast://SERVER/URI.";
     /// The state of a call that waited for its agent is not known for this call.
     UNKNOWN_REQUEST_STATE = 71 "unknown_request_state" Person "Find out at the server whether the first leg of the call was executed, before it is called anew.";
+    /// The access token does not cover what is asked for.
+    NOT_COVERED = 72 "not_covered" Person "Come back with a token for the resources that the answer names; a stream waits for it.";
     /// Something went wrong that should not.
     INTERNAL = 99 "internal" OurBug "Please report it with the log lines around it.";
 }

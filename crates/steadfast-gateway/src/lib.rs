@@ -31,7 +31,7 @@ use std::time::Duration;
 use steadfast::{Change, Keeper};
 use steadfast_core::code::{self, Code};
 use steadfast_core::{AgentName, ServerName};
-use steadfast_store::{SharedRecords, SharedStore};
+use steadfast_store::{SharedEvents, SharedRecords, SharedStore};
 use tokio::net::TcpListener;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -77,6 +77,9 @@ pub enum Error {
     /// There are no random numbers.
     #[error("the system gives no random numbers: {0}")]
     Random(getrandom::Error),
+    /// The event log cannot be used.
+    #[error(transparent)]
+    Events(steadfast_store::Error),
     /// What is configured cannot be read.
     #[error(transparent)]
     Directory(#[from] directory::Error),
@@ -90,6 +93,7 @@ impl Error {
             Self::Listen { .. } => code::ADDRESS_IN_USE,
             Self::AnonymousNotLoopback(_) | Self::PublicUrl(_) => code::CONFIG_BAD_VALUE,
             Self::Random(_) => code::INTERNAL,
+            Self::Events(error) => error.code(),
             Self::Directory(error) => error.code(),
         }
     }
@@ -140,6 +144,7 @@ impl Gateway {
         settings: Settings,
         keeper: Keeper,
         store: SharedStore,
+        events: SharedEvents,
     ) -> Result<Self, Error> {
         let records: SharedRecords = Arc::clone(&store) as SharedRecords;
         let listening = |source| Error::Listen {
@@ -178,6 +183,16 @@ impl Gateway {
         directory.load().await?;
         let parking = Parking::new(Arc::clone(&records), Arc::clone(&ids), settings.input_wait);
         let ending = Ending::default();
+        let events = EventLog::open(
+            events,
+            Arc::clone(&store),
+            settings.event_retention,
+            settings.event_budget,
+            ids,
+            admin::oauth::public_url(&settings, local).map_err(Error::PublicUrl)?,
+        )
+        .await
+        .map_err(Error::Events)?;
         let admin = admin::router(admin::State {
             settings: settings.clone(),
             keeper: keeper.clone(),
@@ -190,7 +205,7 @@ impl Gateway {
         });
         let gate = Arc::new(Gate {
             guard: Guard::new(&settings, local),
-            events: EventLog::new(settings.event_retention, settings.event_budget, ids),
+            events,
             settings,
             keeper,
             directory,
@@ -236,6 +251,7 @@ impl Gateway {
         }
         self.gate.listening.end_all();
         self.listener.shutdown().await;
+        self.gate.events.close().await;
     }
 }
 
@@ -252,8 +268,8 @@ impl Drop for LeftAtTheEnd<'_> {
 async fn sweep(gate: Arc<Gate>) {
     loop {
         tokio::time::sleep(SWEEP_EVERY).await;
-        gate.events.sweep();
         gate.settings.metrics.tidy();
+        gate.events.sweep().await;
         gate.sessions.sweep().await;
         gate.parking.sweep().await;
     }

@@ -34,8 +34,8 @@ pub struct Settings {
     pub max_message: usize,
     /// `store.event_retention`: how long a stream can be resumed.
     pub event_retention: Duration,
-    /// How many bytes of events are kept for resuming, over all streams.
-    pub event_budget: usize,
+    /// `store.event_size`: how many bytes the event log may take on disk; then the oldest events are forgotten.
+    pub event_budget: u64,
     /// How long a stream may be silent before a comment keeps it alive.
     pub keep_alive: Duration,
     /// `retry.input_wait`: how long a server's question may wait for its agent.
@@ -66,7 +66,7 @@ impl Settings {
             admin_token,
             max_message: 64 << 20,
             event_retention: Duration::from_secs(24 * 3_600),
-            event_budget: 32 << 20,
+            event_budget: 1 << 30,
             keep_alive: Duration::from_secs(15),
             input_wait: Duration::from_secs(600),
             hello_wait: Duration::from_secs(5),

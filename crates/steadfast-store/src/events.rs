@@ -114,6 +114,20 @@ pub enum EventWrite {
         /// When it ended.
         at: Wall,
     },
+    /// Says anew what another daemon needs to know.
+    About {
+        /// The stream.
+        stream: StreamName,
+        /// It.
+        about: String,
+    },
+    /// Nobody holds it any more; more may come once somebody does.
+    Leave {
+        /// The stream.
+        stream: StreamName,
+        /// When.
+        at: Wall,
+    },
     /// Forgets a stream at once.
     Forget {
         /// The stream.

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use steadfast_core::OperationId;
 use steadfast_core::wire::splice::{self, Edit};
 use steadfast_store::IdHash;
 use tokio::sync::Notify;
@@ -120,6 +121,13 @@ impl CallHandle {
         if departure.has_left {
             tracked.agent_left();
         }
+    }
+
+    /// The operation that the call is, once it is on record and as long as it is under way.
+    #[must_use]
+    pub fn operation(&self) -> Option<OperationId> {
+        let tracked = self.inner.departure.lock().tracked.upgrade()?;
+        Some(tracked.id().clone())
     }
 
     /// Whether nothing is done for the call any more: only this handle of it is left.

@@ -125,6 +125,7 @@ impl<'de> Deserialize<'de> for Size {
 pub(crate) struct Store {
     pub(crate) url: String,
     pub(crate) event_retention: Span,
+    pub(crate) event_size: Size,
 }
 
 impl Default for Store {
@@ -132,6 +133,7 @@ impl Default for Store {
         Self {
             url: "sqlite:steadfast.db".to_owned(),
             event_retention: Span::hours(24),
+            event_size: Size(1 << 30),
         }
     }
 }

@@ -28,12 +28,18 @@ pub(super) fn routes() -> Router<Shared> {
         .route("/oauth/client.json", get(document))
 }
 
+/// Where the gateway is reached: at its public address, else at the one really listened on.
+pub(crate) fn public_url(settings: &Settings, local: SocketAddr) -> Result<Url, url::ParseError> {
+    match &settings.public_url {
+        Some(url) => Ok(url.clone()),
+        None => format!("http://{}", crate::reachable(local)).parse(),
+    }
+}
+
 /// Where browsers reach this daemon: by its public address, else by the one really listened on.
 pub(crate) fn doors(settings: &Settings, local: SocketAddr) -> Result<Doors, url::ParseError> {
-    let base = match &settings.public_url {
-        Some(url) => url.as_str().trim_end_matches('/').to_owned(),
-        None => format!("http://{}", crate::reachable(local)),
-    };
+    let base = public_url(settings, local)?;
+    let base = base.as_str().trim_end_matches('/');
     let own: Url = format!("{base}/oauth/client.json").parse()?;
     // 2026-07-28 client-registration, "Client ID Metadata Documents": an https URL.
     let own = (own.scheme() == "https").then_some(own);

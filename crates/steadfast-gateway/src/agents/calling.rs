@@ -9,9 +9,9 @@ use bytes::Bytes;
 use steadfast::{
     Answer, AnswerStream, Call, CallHandle, Failure, Link, Message, Receipt, ServerRequest,
 };
-use steadfast_core::Era;
 use steadfast_core::catalog::List;
-use steadfast_core::wire::json;
+use steadfast_core::wire::{json, splice};
+use steadfast_core::{Era, OperationId};
 
 use super::inbound::Inbound;
 use super::merged::After;
@@ -53,6 +53,19 @@ impl About {
             about.has_cursor = cursor.is_some();
         }
         Some(about)
+    }
+
+    /// Of a call that another daemon made.
+    pub(crate) fn of_record(id: &str, method: &str, tool: Option<&str>) -> Self {
+        let quoted = |text| Bytes::from(splice::quote(text));
+        Self {
+            id: Bytes::copy_from_slice(id.as_bytes()),
+            method: quoted(method),
+            tool: tool.map(quoted),
+            has_cursor: false,
+            era: Era::Legacy,
+            after: None,
+        }
     }
 
     /// The server's response as the agent gets it.
@@ -232,6 +245,16 @@ impl Calling {
     pub(crate) fn continue_as(&mut self, about: About, leg: Call) {
         self.about = about;
         self.leg = Some(Box::new(leg));
+    }
+
+    /// What it is about.
+    pub(crate) fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// The operation that it is, once it is on record.
+    pub(crate) fn operation(&self) -> Option<OperationId> {
+        self.listening.0.operation()
     }
 
     /// The agent has gone, and the call goes on without it.

@@ -35,7 +35,7 @@ impl Listener for Fanout {
                     .is_none_or(|uri| subscriptions.hears_of(link, uri))
                 && let Some(message) = session.translate(server, message.clone())
             {
-                stream.append(message);
+                stream.append_from(server, message);
             }
         }
         if link.conversation().is_none() {
@@ -148,7 +148,7 @@ fn ask(session: &Arc<Session>, server: &ServerName, request: ServerRequest) {
     {
         Some(stream) => {
             if let Some(message) = session.ask(server, request, None) {
-                stream.append(message);
+                stream.append_from(server, message);
             }
         }
         None => request.refuse(Refusal::Gone),

@@ -19,16 +19,16 @@ impl ListeningStreams {
         Self { sessions, hub }
     }
 
-    /// The streams of an agent end with its key; with the new one it opens others in the same sessions.
+    /// The connections of an agent end with its key; with the new one it resumes, or opens others, in the same sessions.
     pub(crate) fn end_of(&self, agent: &AgentName) {
         self.sessions
-            .end_listening(|session| session.agent == *agent);
+            .part_listening(|session| session.agent == *agent);
         self.hub.retain(|other, _| other != agent);
     }
 
-    /// Ends them all. The sessions stay.
+    /// Ends all connections. The sessions stay, and what can be resumed.
     pub(crate) fn end_all(&self) {
-        self.sessions.end_listening(|_| true);
+        self.sessions.part_listening(|_| true);
         self.hub.retain(|_, _| false);
     }
 }

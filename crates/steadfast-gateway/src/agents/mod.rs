@@ -15,6 +15,7 @@
 //! | [`listening`] | every stream that an agent listens on |
 //! | [`fanout`] | what servers send outside of any call |
 //! | [`routing`] | which upstream connection serves a request |
+//! | [`not_covered`] | what is said to a token that is not for all that it asks for |
 //! | [`render`] | what is said where the server says nothing |
 
 use steadfast_core::{AgentName, ServerName};
@@ -35,6 +36,7 @@ pub(crate) mod legacy;
 pub(crate) mod listening;
 pub(crate) mod merged;
 pub(crate) mod modern;
+pub(crate) mod not_covered;
 pub(crate) mod render;
 pub(crate) mod routing;
 pub(crate) mod session;

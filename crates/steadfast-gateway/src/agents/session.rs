@@ -17,6 +17,7 @@ use steadfast_store::{AgentSessionRecord, IdHash};
 
 use super::events::Stream;
 use super::legacy::resources::Subscriptions;
+use crate::clock;
 
 /// How many questions may wait for one agent; more are answered as if nobody could.
 const MOST_QUESTIONS: usize = 64;
@@ -71,7 +72,7 @@ struct Question {
 
 impl Session {
     /// Of a record of the store.
-    pub(super) fn from_record(
+    pub(crate) fn from_record(
         record: AgentSessionRecord,
         client: Arc<Client>,
         first_question: u32,
@@ -193,6 +194,7 @@ impl Session {
             session: Arc::clone(self),
             server: server.clone(),
             number,
+            begun_at: clock::wall(),
         }
     }
 
@@ -316,7 +318,7 @@ impl Session {
             }
             (None, Some(stream)) => {
                 if let Some(message) = self.translate(&server, message) {
-                    stream.append(message);
+                    stream.append_from(&server, message);
                 }
             }
             (None, None) => drop(self.take_question(&RpcId::Integer(id))),
@@ -399,11 +401,10 @@ impl Session {
             .is_some_and(|stream| stream.is_attached())
     }
 
-    /// Ends the listening stream.
-    pub(super) fn end_listening(&self) {
-        let listening = self.live.lock().listening.take();
-        if let Some(stream) = listening {
-            stream.discard();
+    /// Ends the connection that reads the listening stream. The stream goes on.
+    pub(super) fn part_listening(&self) {
+        if let Some(stream) = self.listening_now() {
+            stream.part();
         }
     }
 
@@ -424,7 +425,10 @@ impl Session {
         drop(questions);
         let isolated = std::mem::take(&mut *self.isolated.lock());
         drop(isolated);
-        self.end_listening();
+        let listening = self.live.lock().listening.take();
+        if let Some(stream) = listening {
+            stream.leave();
+        }
     }
 }
 
@@ -448,9 +452,20 @@ pub(crate) struct UnderWay {
     session: Arc<Session>,
     server: ServerName,
     number: u64,
+    begun_at: Wall,
 }
 
 impl UnderWay {
+    /// The server that is called.
+    pub(crate) fn server(&self) -> &ServerName {
+        &self.server
+    }
+
+    /// When it began.
+    pub(crate) fn begun_at(&self) -> Wall {
+        self.begun_at
+    }
+
     /// A notification of the server on its way to the agent; see [`Session::translate`].
     pub(crate) fn translate(&self, message: Bytes) -> Option<Bytes> {
         self.session.translate(&self.server, message)

@@ -229,10 +229,10 @@ impl Sessions {
         self.by_key.read().get(key).cloned()
     }
 
-    /// Ends the listening streams of some sessions. The sessions stay.
-    pub(crate) fn end_listening(&self, of: impl Fn(&Session) -> bool) {
+    /// Ends the connections that read the listening streams of some sessions. Streams and sessions stay.
+    pub(crate) fn part_listening(&self, of: impl Fn(&Session) -> bool) {
         for session in self.by_key.read().values().filter(|session| of(session)) {
-            session.end_listening();
+            session.part_listening();
         }
     }
 

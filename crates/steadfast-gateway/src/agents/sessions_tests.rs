@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use steadfast::{CallHandle, Notice};
 use steadfast_core::RpcId;
-use steadfast_store::{MemoryRecords, Records as _};
+use steadfast_core::replay::Access;
+use steadfast_store::{MemoryEvents, MemoryRecords, Records as _};
 
 use super::*;
-use crate::agents::events::{EventLog, Priming};
+use crate::agents::events::{About, EventLog, Priming};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -115,13 +116,19 @@ async fn agents_that_never_say_goodbye_cost_no_memory() {
 async fn sessions_in_use_stay_in_memory() {
     let (_, sessions) = sessions(10);
     let names = Arc::new(Unguessable::new().unwrap());
-    let log = EventLog::new(DAY, 1 << 20, names);
+    let (events, store) = (
+        Arc::new(MemoryEvents::new()),
+        Arc::new(MemoryRecords::new()),
+    );
+    let url = "https://gw.test".parse().unwrap();
+    let log = EventLog::open(events, store, DAY, 1 << 20, names, url);
+    let log = log.await.unwrap();
     let (_, calling) = open(&sessions).await;
     let call = calling.begin(&"booking".into(), RpcId::Integer(1), CallHandle::new());
     let (_, listening) = open(&sessions).await;
-    let stream = listening.listening(|| log.open(listening.key, Priming::None, None));
+    let stream = listening.listening(|| log.begin(&listening, About::listening(Priming::None), []));
     sessions.listens(&listening);
-    let reader = stream.read();
+    let reader = stream.read(Access::of_key(listening.agent.clone()));
     // The longest unused of all, and all the same not to be dropped.
     for session in [&calling, &listening] {
         session.used(Wall(0));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use steadfast::{Keeper, config};
 use steadfast_gateway::{AdminToken, Gateway, Settings};
-use steadfast_store::{MemoryRecords, SharedStore, Source, Vault};
+use steadfast_store::{MemoryEvents, MemoryRecords, SharedStore, Source, Vault};
 use testkit::{Agent, Behaviour, Server};
 
 pub const LIMIT: Duration = Duration::from_secs(10);
@@ -38,7 +38,8 @@ pub async fn start(records: &SharedStore, settings: Settings) -> (Keeper, Gatewa
             .await
             .unwrap()
     };
-    let gateway = Gateway::start(settings, keeper.clone(), Arc::clone(records))
+    let events = Arc::new(MemoryEvents::new());
+    let gateway = Gateway::start(settings, keeper.clone(), Arc::clone(records), events)
         .await
         .unwrap();
     (keeper, gateway)

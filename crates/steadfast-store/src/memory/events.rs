@@ -85,6 +85,12 @@ impl State {
                 entry.ended = true;
                 entry.left_at = Some(at);
             }),
+            EventWrite::About { stream, about } => {
+                self.change(stream, |entry| entry.record.about = about);
+            }
+            EventWrite::Leave { stream, at } => {
+                self.change(stream, |entry| entry.left_at = Some(at));
+            }
             EventWrite::Forget { stream } => {
                 self.streams.remove(&stream);
             }

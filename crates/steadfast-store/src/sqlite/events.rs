@@ -198,6 +198,14 @@ fn other(write: EventWrite, out: &mut Vec<Statement>) {
             let statement = query("UPDATE streams SET ended = 1, left_at = ? WHERE name = ?");
             out.push(statement.bind(at.0).bind(blob(stream)));
         }
+        EventWrite::About { stream, about } => {
+            let statement = query("UPDATE streams SET about = ? WHERE name = ?");
+            out.push(statement.bind(about).bind(blob(stream)));
+        }
+        EventWrite::Leave { stream, at } => {
+            let statement = query("UPDATE streams SET left_at = ? WHERE name = ?");
+            out.push(statement.bind(at.0).bind(blob(stream)));
+        }
         EventWrite::Forget { stream } => {
             for sql in [
                 "DELETE FROM events WHERE stream = ?",

@@ -182,10 +182,25 @@ pub async fn a_stream_of_a_daemon_that_is_no_more_is_taken_over_once(log: Shared
         !log.adopt(other, "one", "two").await.unwrap(),
         "it has ended"
     );
+    let (stream, about) = (name, r#"{"n":2}"#.to_owned());
+    log.write(vec![EventWrite::About { stream, about }])
+        .await
+        .unwrap();
+    let found = log.stream(name).await.unwrap().unwrap();
+    assert_eq!(found.record.about, r#"{"n":2}"#);
     assert_eq!(log.owners().await.unwrap(), ["two"]);
     trim(&log, 4_000, u64::MAX).await;
     assert_eq!(kept(&log, name).await, Some(4..4), "it is held again");
     assert_eq!(kept(&log, other).await, None);
+    let (stream, at) = (name, Wall(5_000));
+    log.write(vec![EventWrite::Leave { stream, at }])
+        .await
+        .unwrap();
+    assert!(log.owners().await.unwrap().is_empty());
+    assert!(
+        log.adopt(name, "two", "two").await.unwrap(),
+        "who left it may come back"
+    );
 }
 
 /// Everything says so, and nothing panics.

@@ -116,7 +116,7 @@ impl Tracked {
         tracked
     }
 
-    pub(super) fn id(&self) -> &OperationId {
+    pub(crate) fn id(&self) -> &OperationId {
         &self.id
     }
 

@@ -4,6 +4,7 @@ mod answers;
 mod cuts;
 mod hello;
 mod listening;
+mod replay;
 mod resuming;
 
 use serde_json::{Value, json};

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Response, StatusCode};
+use parking_lot::Mutex;
+use steadfast_core::replay::{Access, Resource};
 use steadfast_core::wire::envelope::Kind;
 
 use super::call::{Outcome, SessionCall, Step, begin};
 use super::{answered, json_answer, notification, place};
 use crate::Gate;
 use crate::agents::endpoint::Caller;
-use crate::agents::events::{Priming, Stream};
+use crate::agents::events::{About, Priming, Stream};
 use crate::agents::inbound::Inbound;
 use crate::agents::merged::Placed;
 use crate::agents::session::Session;
@@ -44,7 +46,7 @@ pub(super) async fn post(
     let parts = join_all(parts).await;
     let streams = progress || parts.iter().any(|part| matches!(part, Outcome::Stream(_)));
     if streams {
-        stream(gate, session, parts)
+        stream(gate, session, &caller.access, parts)
     } else {
         json_answer(StatusCode::OK, array(parts))
     }
@@ -82,31 +84,68 @@ fn array(parts: Vec<Outcome>) -> Bytes {
 }
 
 /// The responses as one stream, each as it comes.
-fn stream(gate: &Gate, session: &Session, parts: Vec<Outcome>) -> Response<Body> {
-    let priming = Priming::of_answer(session.revision);
-    let stream = gate.events.open(session.key, priming, None);
-    let response = stream_body::response(stream.read(), gate.settings.keep_alive);
-    let mut calls = Vec::new();
+fn stream(gate: &Gate, session: &Session, access: &Access, parts: Vec<Outcome>) -> Response<Body> {
+    let (mut whole, mut calls) = (Vec::new(), Vec::new());
     for part in parts {
         match part {
-            Outcome::Whole(Some(message)) => stream.append(message),
-            Outcome::Whole(None) => {}
+            Outcome::Whole(message) => whole.extend(message),
             Outcome::Stream(call) => calls.push(*call),
         }
     }
+    let requires = calls.iter().map(|it| it.requires(&gate.events.public_url));
+    let requires: Vec<Resource> = requires.collect();
+    let about = About::answering(
+        Priming::of_answer(session.revision),
+        calls.iter().map(SessionCall::on_record).collect(),
+    );
+    let stream = gate.events.begin(session, about, requires.clone());
+    let reader = stream.read(access.clone());
+    for message in whole {
+        stream.append(message);
+    }
+    let owing = Arc::new(Mutex::new(requires.clone()));
+    let calls = calls.into_iter().zip(requires);
+    let pumps = calls.map(|(call, requires)| {
+        let (stream, owing) = (Arc::clone(&stream), Arc::clone(&owing));
+        async move { pump(call, requires, &stream, &owing).await }
+    });
+    let pumps = join_all(pumps);
     tokio::spawn(async move {
-        join_all(calls.into_iter().map(|call| pump(call, &stream))).await;
+        pumps.await;
         stream.end();
     });
-    response
+    stream_body::response(reader, gate.settings.keep_alive)
 }
 
-async fn pump(mut call: SessionCall, stream: &Stream) {
+/// Reads one call to its end. `owing` is what the calls require that have not been answered.
+async fn pump(
+    mut call: SessionCall,
+    requires: Resource,
+    stream: &Arc<Stream>,
+    owing: &Mutex<Vec<Resource>>,
+) {
+    let id = call.on_record().id;
     loop {
-        match std::future::poll_fn(|cx| call.poll_step(cx)).await {
-            Step::Message(message) => stream.append(message),
-            Step::Last(message) => return stream.append(message),
-            Step::End => return,
+        let step = std::future::poll_fn(|cx| {
+            let polled = call.poll_step(cx);
+            stream.know_operation(&id, call.operation());
+            polled
+        });
+        let last = match step.await {
+            Step::Message(message) => {
+                stream.append(message);
+                continue;
+            }
+            Step::Last(message) => Some(message),
+            Step::End => None,
+        };
+        let mut owing = owing.lock();
+        if let Some(at) = owing.iter().position(|it| *it == requires) {
+            owing.swap_remove(at);
         }
+        // Another call of the same tool may still be under way.
+        let is_settled = !owing.contains(&requires);
+        stream.append_answer(&id, last, is_settled.then_some(&requires));
+        return;
     }
 }

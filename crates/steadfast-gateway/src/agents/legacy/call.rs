@@ -7,12 +7,14 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use steadfast::{Answer, Call, CallHandle, Link, Receipt};
-use steadfast_core::{Era, RpcId};
+use steadfast_core::replay::{Access, Resource};
+use steadfast_core::{Era, OperationId, RpcId};
+use url::Url;
 
 use super::{json_answer, origin};
 use crate::Gate;
 use crate::agents::calling::{About, Calling, Listening, Next, failed};
-use crate::agents::events::Priming;
+use crate::agents::events::{self, CallOnRecord, Priming};
 use crate::agents::inbound::Inbound;
 use crate::agents::session::{Session, UnderWay};
 use crate::agents::stream_body;
@@ -110,11 +112,12 @@ pub(super) async fn call(
     gate: &Arc<Gate>,
     link: &Arc<Link>,
     session: &Arc<Session>,
+    access: &Access,
     inbound: Box<Inbound>,
 ) -> Response<Body> {
     if inbound.wants_progress() {
         return match begin_streaming(link, session, *inbound) {
-            Some(call) => stream(gate, session, call),
+            Some(call) => stream(gate, session, access, call),
             None => status_only(StatusCode::BAD_REQUEST),
         };
     }
@@ -124,14 +127,17 @@ pub(super) async fn call(
     match begun.outcome(link).await {
         Outcome::Whole(Some(message)) => json_answer(StatusCode::OK, message),
         Outcome::Whole(None) => status_only(StatusCode::ACCEPTED),
-        Outcome::Stream(call) => stream(gate, session, *call),
+        Outcome::Stream(call) => stream(gate, session, access, *call),
     }
 }
 
-fn stream(gate: &Gate, session: &Session, call: SessionCall) -> Response<Body> {
+fn stream(gate: &Gate, session: &Session, access: &Access, call: SessionCall) -> Response<Body> {
     let priming = Priming::of_answer(session.revision);
-    let stream = gate.events.open(session.key, priming, Some(call));
-    stream_body::response(stream.read(), gate.settings.keep_alive)
+    let about = events::About::answering(priming, vec![call.on_record()]);
+    let requires = call.requires(&gate.events.public_url);
+    let stream = gate.events.begin(session, about, [requires]);
+    stream.answers(call);
+    stream_body::response(stream.read(access.clone()), gate.settings.keep_alive)
 }
 
 /// A call under way in a session.
@@ -155,6 +161,34 @@ pub(crate) enum Step {
 impl SessionCall {
     pub(super) fn new(calling: Calling, under_way: UnderWay) -> Self {
         Self { calling, under_way }
+    }
+
+    /// What another daemon needs to know of it.
+    pub(crate) fn on_record(&self) -> CallOnRecord {
+        let about = self.calling.about();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        CallOnRecord {
+            id: text(&about.id),
+            method: text(about.method()),
+            tool: about.tool_name().map(std::borrow::Cow::into_owned),
+            server: self.under_way.server().clone(),
+            begun_at: self.under_way.begun_at(),
+            operation: self.operation(),
+        }
+    }
+
+    /// What whoever reads its answer must be allowed to use.
+    pub(crate) fn requires(&self, public_url: &Url) -> Resource {
+        let server = self.under_way.server();
+        match self.calling.about().tool_name() {
+            Some(tool) => Resource::tool(public_url, server, &tool),
+            None => Resource::server(public_url, server),
+        }
+    }
+
+    /// The operation that it is, once it is on record.
+    pub(crate) fn operation(&self) -> Option<OperationId> {
+        self.calling.operation()
     }
 
     /// The agent has gone, and the call goes on without it.

@@ -4,6 +4,7 @@
 mod batch;
 pub(crate) mod call;
 mod initialize;
+mod interrupted;
 pub(crate) mod resources;
 
 use std::sync::Arc;
@@ -13,18 +14,20 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 use steadfast::{Link, Notice, Origin};
 use steadfast_core::bridge::Level;
+use steadfast_core::replay::Resource;
 use steadfast_core::stream::subscription::Filter;
 use steadfast_core::wire::envelope::{Invalid, Kind};
 use steadfast_core::{Era, Revision, RpcId, code};
 
 use super::endpoint::Caller;
-use super::events::Priming;
+use super::events::{About, NotResumed, Priming, Reader, Resumed};
 use super::inbound::{self, Content, Inbound};
 use super::merged::{self, Asker, Placed};
 use super::session::Session;
-use super::{hello, render, routing, stream_body};
+use super::{hello, not_covered, render, routing, stream_body};
 use crate::Gate;
 use crate::body::Body;
+use crate::clock;
 use crate::problem::{
     INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, Problem, rpc_error, status_only, whole,
 };
@@ -132,7 +135,9 @@ async fn message(
     match inbound.envelope.kind {
         Kind::Request => match place(gate, caller, session, inbound).await {
             Placed::Here(message) => json_answer(StatusCode::OK, message),
-            Placed::At(link, inbound) => call::call(gate, &link, session, inbound).await,
+            Placed::At(link, inbound) => {
+                call::call(gate, &link, session, &caller.access, inbound).await
+            }
         },
         Kind::Notification => {
             Box::pin(notification(gate, caller, session, &inbound)).await;
@@ -286,30 +291,83 @@ pub(crate) async fn get(gate: &Arc<Gate>, caller: &Caller, headers: &HeaderMap) 
         Err(refused) => return *refused,
     };
     let reader = match headers.get(&LAST_EVENT_ID) {
-        Some(last) => {
-            let resumed = last
-                .to_str()
-                .ok()
-                .and_then(|last| gate.events.resume(&session.key, last));
-            let Some(reader) = resumed else {
-                let problem = Problem::new(
-                    StatusCode::BAD_REQUEST,
-                    code::UNKNOWN_EVENT,
-                    "the event id is unknown, of another session, or expired",
-                );
-                return problem.rpc(None, INVALID_REQUEST);
-            };
-            reader
-        }
-        None => {
-            let priming = Priming::of_listening(session.revision);
-            let stream = session.listening(|| gate.events.open(session.key, priming, None));
-            gate.sessions.listens(&session);
-            resources::restore(gate, &in_session(gate, caller, &session), &session);
-            stream.read()
-        }
+        Some(last) => resume(gate, caller, &session, last.to_str().unwrap_or_default()).await,
+        None => listen(gate, caller, &session),
     };
-    stream_body::response(reader, gate.settings.keep_alive)
+    match reader {
+        Ok(reader) => stream_body::response(reader, gate.settings.keep_alive),
+        Err(refused) => *refused,
+    }
+}
+
+/// The stream that the session listens on. Its reader must be allowed to use every server that is heard on it.
+fn listen(
+    gate: &Arc<Gate>,
+    caller: &Caller,
+    session: &Arc<Session>,
+) -> Result<Reader, Box<Response<Body>>> {
+    let public_url = &gate.events.public_url;
+    let heard = match &caller.link {
+        Some(link) => vec![Arc::clone(link)],
+        None => routing::links(gate, caller.agent(), Some(session)),
+    };
+    let heard = heard
+        .iter()
+        .map(|it| Resource::server(public_url, it.server()));
+    let heard: Vec<Resource> = heard.collect();
+    let missing = caller.access.missing(&heard, clock::wall());
+    if !missing.is_empty() {
+        return Err(Box::new(not_covered::refusal(None, &missing)));
+    }
+    let about = About::listening(Priming::of_listening(session.revision));
+    let stream = session.listening(|| gate.events.begin(session, about, heard));
+    listens(gate, caller, session);
+    Ok(stream.read(caller.access.clone()))
+}
+
+/// From now on the agent hears what its servers say by themselves.
+fn listens(gate: &Arc<Gate>, caller: &Caller, session: &Arc<Session>) {
+    gate.sessions.listens(session);
+    resources::restore(gate, &in_session(gate, caller, session), session);
+}
+
+/// The rest of a stream that broke.
+async fn resume(
+    gate: &Arc<Gate>,
+    caller: &Caller,
+    session: &Arc<Session>,
+    last_event_id: &str,
+) -> Result<Reader, Box<Response<Body>>> {
+    let resumed = gate.events.resume(session, last_event_id, &caller.access);
+    match resumed.await {
+        Ok(Resumed::Held(reader)) => Ok(reader),
+        Ok(Resumed::Listening(reader)) => {
+            listens(gate, caller, session);
+            Ok(reader)
+        }
+        Ok(Resumed::Interrupted {
+            stream,
+            calls,
+            reader,
+        }) => {
+            for call in &calls {
+                let answer = interrupted::answer(gate, call).await;
+                stream.append_answer(&call.id, Some(answer), None);
+            }
+            stream.end();
+            Ok(reader)
+        }
+        Err(NotResumed::NotCovered(missing)) => Err(Box::new(not_covered::refusal(None, &missing))),
+        Err(NotResumed::Store(error)) => Err(Box::new(store_failed(None, &error))),
+        Err(NotResumed::Unknown) => {
+            let problem = Problem::new(
+                StatusCode::BAD_REQUEST,
+                code::UNKNOWN_EVENT,
+                "the event id is unknown, of another session, or expired",
+            );
+            Err(Box::new(problem.rpc(None, INVALID_REQUEST)))
+        }
+    }
 }
 
 /// DELETE: the agent ends its session.
@@ -319,7 +377,10 @@ pub(crate) async fn delete(gate: &Gate, caller: &Caller, headers: &HeaderMap) ->
         Err(refused) => return *refused,
     };
     match gate.sessions.remove(&session).await {
-        Ok(()) => status_only(StatusCode::NO_CONTENT),
+        Ok(()) => {
+            gate.events.forget_session(session.key);
+            status_only(StatusCode::NO_CONTENT)
+        }
         Err(error) => store_failed(None, &error),
     }
 }

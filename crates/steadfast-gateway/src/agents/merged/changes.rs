@@ -199,8 +199,10 @@ impl Changes {
                 Some(range) => with_uri(&links, &session, server, message, range.clone()),
                 None => message.clone(),
             };
-            if let Some(message) = session.translate(server, message) {
-                tell(&session, message);
+            if let Some(message) = session.translate(server, message)
+                && let Some(stream) = session.listening_now()
+            {
+                stream.append_from(server, message);
             }
         }
     }
