@@ -10,7 +10,7 @@
 //! | [`driver`] | starts the others, rotates through them in short slices, and reports |
 //!
 //! [`fleet`] is a run of its own: thousands of connections on one daemon. So is [`grants`]: a hundred thousand grants to
-//! renew. And [`operations`]: what it costs to have consequential calls on record. [`report`] turns what was measured into ratios: they carry over to other machines, the times do not.
+//! renew. And [`events`]: the event log beside SQLite alone. And [`operations`]: what it costs to have consequential calls on record. [`report`] turns what was measured into ratios: they carry over to other machines, the times do not.
 
 #![allow(
     clippy::print_stdout,
@@ -20,6 +20,7 @@
 
 mod bounds;
 mod driver;
+mod events;
 mod fleet;
 mod grants;
 mod hop;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         Some(Part::Fleet(options)) => fleet::run(&options),
         Some(Part::Grants(options)) => grants::run(&options),
         Some(Part::Operations(options)) => operations::run(&options),
+        Some(Part::Events(options)) => events::run(&options),
         Some(Part::Issuers(options)) => grants::serve(&options),
         Some(Part::Upstream) => upstream::run(),
         Some(Part::Hop(options)) => hop::run(&options),

@@ -27,6 +27,8 @@ pub(crate) enum Part {
     Grants(GrantsOptions),
     /// What it costs that a consequential call is on record before it leaves, and a ledger of many operations
     Operations(OperationsOptions),
+    /// The event log beside SQLite alone: appending, replay, the first event of a replay
+    Events(EventsOptions),
     /// The issuers of those grants
     #[command(hide = true)]
     Issuers(IssuersOptions),
@@ -110,6 +112,16 @@ pub(crate) struct FleetOptions {
     /// A binary to measure; by default the release build of this checkout is made and taken
     #[arg(long, value_name = "FILE")]
     pub(crate) steadfast: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EventsOptions {
+    /// How many events there are
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) events: u64,
+    /// How many bytes each has
+    #[arg(long, default_value_t = 512)]
+    pub(crate) size: usize,
 }
 
 #[derive(Clone, Debug, Args)]

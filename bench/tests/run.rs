@@ -84,3 +84,18 @@ fn the_cost_of_the_record_is_measured() {
     }
     assert!(said.contains("the check for repeats: median"), "{said}");
 }
+
+#[test]
+fn the_event_log_is_measured_beside_sqlite() {
+    let output = bench(&["events", "--events=3000", "--size=200"]);
+    // Whether a bound is kept is for a release build on a quiet machine to say.
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() || errors.contains("beyond its bound"),
+        "{output:?}"
+    );
+    for what in ["appended:", "replayed:", "first event of a replay: median"] {
+        assert!(said.contains(what), "{said}");
+    }
+}
