@@ -83,6 +83,8 @@ pub(super) async fn open(path: &Path, options: SqliteOptions, kind: Kind) -> Res
     let readers = SqlitePoolOptions::new()
         .max_connections(options.readers.max(1))
         .acquire_timeout(READER_WAIT)
+        // A connection to a file does not die while it idles; asking it costs as much as a short read.
+        .test_before_acquire(false)
         .connect_lazy_with(base(&path, options).pragma("query_only", "ON"));
     Ok(Opened {
         writer: Writer::start(db, writing(&path, options), place.clone()),

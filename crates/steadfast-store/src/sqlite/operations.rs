@@ -1,13 +1,11 @@
 use async_trait::async_trait;
 use sqlx::query;
-use sqlx::sqlite::SqliteConnection;
 use steadfast_core::operation::Fact;
 use steadfast_core::{AgentName, OperationId, ServerName, Wall};
 
 use super::SqliteRecords;
 use super::rows::{self, Reader, Stored};
-use super::statement::{Statement, Swapped, changed, count, number, server_text, text};
-use super::writer::Work;
+use super::statement::{Statement, Swapped, changed, count, number, server_text, swap, text};
 use crate::error::Error;
 use crate::operations::{Digest, HeldCount, OperationFilter, OperationRecord, Operations};
 use crate::swap::{Swap, Version};
@@ -132,12 +130,43 @@ pub(super) fn list(filter: &OperationFilter) -> &'static str {
     }
 }
 
-const UPDATE: &str = "UPDATE operations SET version = ?2, state = ?3, state_name = ?4, is_open = ?5, undelivered = ?6, \
+/// Appends facts, an array of texts, where the statement before it changed a row. Parameters of a second statement are
+/// counted on from the first where they have no number; where they have one, the first must have had numbers, too.
+macro_rules! and_append {
+    ($change:literal, $facts:literal, $id:literal) => {
+        concat!(
+            $change,
+            "; INSERT INTO operation_facts (operation, number, fact) \
+             SELECT seq, \
+               1 + key + coalesce((SELECT max(number) FROM operation_facts WHERE operation = seq), 0), value \
+             FROM operations, json_each(",
+            $facts,
+            ") WHERE operations.id = ",
+            $id,
+            " AND changes() = 1"
+        )
+    };
+}
+
+const INSERT: &str = and_append!(
+    "INSERT INTO operations (id, version, state, state_name, is_open, undelivered, driver, leg_hash, \
+     wake_at, changed_at, result, agent, server, tool, digest, call_digest, key_hash, contract, \
+     intended_at, sealed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+     ON CONFLICT DO NOTHING",
+    "?",
+    "?"
+);
+
+const UPDATE: &str = and_append!(
+    "UPDATE operations SET version = ?2, state = ?3, state_name = ?4, is_open = ?5, undelivered = ?6, \
      driver = ?7, leg_hash = ?8, wake_at = ?9, changed_at = ?10, result = ?11 \
-     WHERE id = ?1 AND version = ?2 - 1";
+     WHERE id = ?1 AND version = ?2 - 1",
+    "?12",
+    "?1"
+);
 
 /// ?1 pairs of id and version, as JSON. What has an answer to give is open for nothing else.
-const GIVEN: &str = "UPDATE operations SET version = version + 1, undelivered = 0, is_open = 0, driver = NULL, \
+pub(super) const GIVEN: &str = "UPDATE operations SET version = version + 1, undelivered = 0, is_open = 0, driver = NULL, \
      result = CASE WHEN key_hash IS NULL THEN NULL ELSE result END \
      WHERE undelivered = 1 \
      AND (id, version) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1))";
@@ -159,38 +188,12 @@ fn sealed(value: Option<&Sealed>) -> Option<Vec<u8>> {
     value.map(|sealed| sealed.as_bytes().to_vec())
 }
 
-/// Runs `write`, which changes one row or none, and appends the facts; else reads what is there instead.
-fn append(
-    db: &mut SqliteConnection,
-    write: Statement,
-    facts: Vec<Statement>,
-    read: Statement,
-) -> Work<'_, Swapped> {
-    Box::pin(async move {
-        if write.execute(&mut *db).await?.rows_affected() == 0 {
-            return Ok(Swapped::Lost(read.fetch_optional(db).await?));
-        }
-        for fact in facts {
-            fact.execute(&mut *db).await?;
-        }
-        Ok(Swapped::Stored)
-    })
-}
-
 impl SqliteRecords {
-    fn fact_statements(&self, id: &OperationId, facts: &[Fact]) -> Result<Vec<Statement>, Error> {
-        facts
-            .iter()
-            .map(|fact| {
-                Ok(query(
-                    "INSERT INTO operation_facts (operation, number, fact) \
-                     SELECT seq, 1 + coalesce((SELECT max(number) FROM operation_facts WHERE operation = seq), 0), ?2 \
-                     FROM operations WHERE id = ?1",
-                )
-                .bind(id.as_str().to_owned())
-                .bind(self.json(fact)?))
-            })
-            .collect()
+    /// An array of the texts of facts.
+    fn fact_texts(&self, facts: &[Fact]) -> Result<String, Error> {
+        let texts = facts.iter().map(|fact| self.json(fact));
+        let texts: Vec<String> = texts.collect::<Result<_, Error>>()?;
+        Ok(serde_json::json!(texts).to_string())
     }
 
     /// What changes, in the order in which both statements begin.
@@ -209,16 +212,15 @@ impl SqliteRecords {
             .bind(sealed(operation.result.as_ref())))
     }
 
-    async fn append(
+    /// What changes an operation and appends facts, and what reads it where that changed nothing.
+    fn advancing(
         &self,
         operation: &OperationRecord,
-        write: Statement,
         facts: &[Fact],
-        read: Statement,
-    ) -> Result<Swap<OperationRecord>, Error> {
-        let facts = self.fact_statements(&operation.id, facts)?;
-        let appended = self.writer.write(|db| append(db, write, facts, read));
-        self.appended(operation, appended.await?)
+    ) -> Result<(Statement, Statement), Error> {
+        let write = self.changing(UPDATE, operation)?;
+        let write = write.bind(self.fact_texts(facts)?);
+        Ok((write, find(&operation.id)))
     }
 
     fn appended(
@@ -244,13 +246,7 @@ impl Operations for SqliteRecords {
         facts: &[Fact],
     ) -> Result<Swap<OperationRecord>, Error> {
         let write = self
-            .changing(
-                "INSERT INTO operations (id, version, state, state_name, is_open, undelivered, driver, leg_hash, \
-                 wake_at, changed_at, result, agent, server, tool, digest, call_digest, key_hash, contract, \
-                 intended_at, sealed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
-                 ON CONFLICT DO NOTHING",
-                operation,
-            )?
+            .changing(INSERT, operation)?
             .bind(text(&operation.agent))
             .bind(server_text(&operation.server))
             .bind(operation.tool.clone())
@@ -259,9 +255,12 @@ impl Operations for SqliteRecords {
             .bind(operation.key_hash.map(|hash| hash.to_vec()))
             .bind(self.json(&operation.contract)?)
             .bind(operation.intended_at.0)
-            .bind(sealed(Some(&operation.sealed)));
-        self.append(operation, write, facts, by_key(operation))
-            .await
+            .bind(sealed(Some(&operation.sealed)))
+            .bind(self.fact_texts(facts)?)
+            .bind(operation.id.as_str().to_owned());
+        let read = by_key(operation);
+        let swapped = self.writer.write(|db| swap(db, write, read)).await?;
+        self.appended(operation, swapped)
     }
 
     async fn advance(
@@ -269,9 +268,9 @@ impl Operations for SqliteRecords {
         operation: &OperationRecord,
         facts: &[Fact],
     ) -> Result<Swap<OperationRecord>, Error> {
-        let write = self.changing(UPDATE, operation)?;
-        self.append(operation, write, facts, find(&operation.id))
-            .await
+        let (write, read) = self.advancing(operation, facts)?;
+        let swapped = self.writer.write(|db| swap(db, write, read)).await?;
+        self.appended(operation, swapped)
     }
 
     async fn advance_lazily(
@@ -279,15 +278,9 @@ impl Operations for SqliteRecords {
         operation: &OperationRecord,
         facts: &[Fact],
     ) -> Result<Swap<OperationRecord>, Error> {
-        let write = self.changing(UPDATE, operation)?;
-        let (facts, read) = (
-            self.fact_statements(&operation.id, facts)?,
-            find(&operation.id),
-        );
-        let appended = self
-            .writer
-            .write_lazily(|db| append(db, write, facts, read));
-        self.appended(operation, appended.await?)
+        let (write, read) = self.advancing(operation, facts)?;
+        let swapped = self.writer.write_lazily(|db| swap(db, write, read)).await?;
+        self.appended(operation, swapped)
     }
 
     async fn answers_given(&self, operations: &[(OperationId, Version)]) -> Result<(), Error> {

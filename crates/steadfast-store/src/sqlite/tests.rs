@@ -202,6 +202,43 @@ async fn a_write_that_fails_midway_takes_back_itself_and_no_other() {
     }
 }
 
+/// Puts a key that is not there yet.
+fn put(
+    key: &'static str,
+) -> impl for<'c> FnOnce(&'c mut SqliteConnection) -> writer::Work<'c, ()> + Send + 'static {
+    move |db| {
+        Box::pin(async move {
+            let insert = sqlx::query("INSERT INTO meta VALUES (?, '1')").bind(key);
+            insert.execute(db).await.map(drop)
+        })
+    }
+}
+
+fn level_of_sync(db: &mut SqliteConnection) -> writer::Work<'_, i64> {
+    Box::pin(async move {
+        let level = sqlx::query_scalar("PRAGMA synchronous");
+        level.fetch_one(db).await
+    })
+}
+
+#[tokio::test]
+async fn what_needs_no_sync_waits_for_nobody_and_leaves_the_next_synced() {
+    let (_folder, path) = place();
+    let records = open(&path).await.unwrap();
+    // Polled in this order, and so in one batch, of which the lazy ones are committed first.
+    let (late, lazy, early) = tokio::join!(
+        records.writer.write(put("twice")),
+        records.writer.write_lazily(put("once")),
+        records.writer.write_lazily(put("twice")),
+    );
+    lazy.unwrap();
+    early.unwrap();
+    late.unwrap_err();
+    assert_eq!(records.commits(), 2);
+    // 2 is FULL (sqlite.org/pragma.html#pragma_synchronous).
+    assert_eq!(records.writer.write(level_of_sync).await.unwrap(), 2);
+}
+
 #[tokio::test]
 async fn readers_cannot_write() {
     let (_folder, path) = place();

@@ -231,13 +231,21 @@ impl Task {
         }
     }
 
-    /// Commits a batch and answers each of its writes.
+    /// Commits a batch and answers each of its writes. Those that need no sync go first: they wait for none.
     async fn transact(&mut self, mut writes: Vec<Box<dyn Write>>) {
         writes.retain(|write| !write.abandoned());
+        let (lazy, synced): (Vec<_>, Vec<_>) = writes
+            .into_iter()
+            .partition(|write| write.survives() == Survives::Kill);
+        self.commit(lazy, &LAZY).await;
+        self.commit(synced, &SYNCED).await;
+    }
+
+    async fn commit(&mut self, mut writes: Vec<Box<dyn Write>>, frame: &Frame) {
         if writes.is_empty() {
             return;
         }
-        let committed = self.attempt(&mut writes).await;
+        let committed = self.attempt(&mut writes, frame).await;
         match &committed {
             Ok(()) => {
                 self.commits.fetch_add(1, Ordering::Relaxed);
@@ -250,43 +258,46 @@ impl Task {
         }
     }
 
-    async fn attempt(&mut self, writes: &mut [Box<dyn Write>]) -> Result<(), Error> {
+    async fn attempt(&mut self, writes: &mut [Box<dyn Write>], frame: &Frame) -> Result<(), Error> {
         let place = self.place.clone();
         let failed = |error: sqlx::Error| fault::classify(&place, &error);
         let db = match &mut self.db {
             Some(db) => db,
             none => none.insert(self.reopen.connect().await.map_err(failed)?),
         };
-        // In a write-ahead log a commit without a sync is lost with the power only, and never damages the file
-        // (sqlite.org/pragma.html#pragma_synchronous). Whatever needs a sync syncs what came before it as well.
-        let lazily = writes
-            .iter()
-            .all(|write| write.survives() == Survives::Kill);
-        if lazily {
-            execute(db, "PRAGMA synchronous = NORMAL")
-                .await
-                .map_err(failed)?;
-        }
-        execute(db, "BEGIN IMMEDIATE").await.map_err(failed)?;
-        for write in writes {
-            // Within its savepoint, so that a write that fails takes back only itself.
-            execute(db, "SAVEPOINT one").await.map_err(failed)?;
+        execute(db, frame.begin).await.map_err(failed)?;
+        for (number, write) in writes.iter_mut().enumerate() {
+            if number > 0 {
+                execute(db, NEXT).await.map_err(failed)?;
+            }
             if !write.apply(db).await {
                 execute(db, "ROLLBACK TO one").await.map_err(failed)?;
             }
-            execute(db, "RELEASE one").await.map_err(failed)?;
         }
-        execute(db, "COMMIT")
+        execute(db, frame.commit)
             .await
-            .map_err(|error| fault::classify_commit(&place, &error))?;
-        if lazily {
-            execute(db, "PRAGMA synchronous = FULL")
-                .await
-                .map_err(failed)?;
-        }
-        Ok(())
+            .map_err(|error| fault::classify_commit(&place, &error))
     }
 }
+
+/// What stands around the writes of a transaction. Each is within a savepoint, so that one that fails takes back only
+/// itself. What can be said in one breath is: each statement goes to the thread of the connection and back.
+struct Frame {
+    begin: &'static str,
+    commit: &'static str,
+}
+
+const SYNCED: Frame = Frame {
+    begin: "BEGIN IMMEDIATE; SAVEPOINT one",
+    commit: "RELEASE one; COMMIT",
+};
+/// In a write-ahead log a commit without a sync is lost with the power only, and never damages the file
+/// (sqlite.org/pragma.html#pragma_synchronous). Whatever needs a sync syncs what came before it as well.
+const LAZY: Frame = Frame {
+    begin: "PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE; SAVEPOINT one",
+    commit: "RELEASE one; COMMIT; PRAGMA synchronous = FULL",
+};
+const NEXT: &str = "RELEASE one; SAVEPOINT one";
 
 async fn execute(db: &mut SqliteConnection, statement: &'static str) -> sqlx::Result<()> {
     sqlx::query(statement).execute(db).await.map(|_| ())

@@ -2,7 +2,7 @@
 
 use super::{open, place, plan};
 use crate::operations::OperationFilter;
-use crate::sqlite::operations::{SIMILAR, list};
+use crate::sqlite::operations::{GIVEN, SIMILAR, list};
 
 #[tokio::test]
 async fn nothing_reads_the_whole_ledger() {
@@ -16,6 +16,7 @@ async fn nothing_reads_the_whole_ledger() {
     };
     let statements = [
         (SIMILAR, "operations_open"),
+        (GIVEN, "(id=?)"),
         (list(&of(false, false, true)), "operations_by_state"),
         (list(&of(true, true, true)), "operations_by_state"),
         (list(&of(true, true, false)), "operations_by_connection"),
