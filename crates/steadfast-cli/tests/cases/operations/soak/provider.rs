@@ -111,8 +111,17 @@ impl Provider {
             4..6 => self
                 .net
                 .cut_after(Direction::Down, random.below(1_000) as u64, end),
-            6 => self.server.reset_connections().await,
-            _ => self.server.restart().await,
+            // Tasks of their own, so that a server whose gateway is killed meanwhile comes back.
+            6 => {
+                let server = Arc::clone(&self.server);
+                let reset = tokio::spawn(async move { server.reset_connections().await });
+                reset.await.unwrap();
+            }
+            _ => {
+                let server = Arc::clone(&self.server);
+                let restarted = tokio::spawn(async move { server.restart().await });
+                restarted.await.unwrap();
+            }
         }
     }
 }
