@@ -115,6 +115,7 @@ pub(crate) async fn run(programs: &Programs, logs: &Logs) -> Result<Vec<AcrossRo
         servers: &servers,
         prefix: true,
         reads: &[WAIT],
+        retry: "",
         settings: "",
     };
     let gateway = Gateway::start(programs, logs, &setup).await?;

@@ -35,6 +35,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) prefix: bool,
     /// Tools that change nothing: where an agent of the later era goes away, such a call is cancelled.
     pub(crate) reads: &'a [&'a str],
+    /// Further keys of `[retry]`.
+    pub(crate) retry: &'a str,
     /// Further tables of the configuration.
     pub(crate) settings: &'a str,
 }
@@ -58,7 +60,7 @@ impl Gateway {
         let folder = tempfile::tempdir()?;
         std::fs::write(folder.path().join(CONFIGURATION), configuration(setup)?)?;
         let (process, base) = launch(programs, logs, folder.path(), "127.0.0.1:0").await?;
-        let token = std::fs::read_to_string(folder.path().join(DATA).join("admin.token"))?;
+        let token = token(&folder)?;
         let admin = Admin::new(&base, &token);
         Ok(Self {
             base,
@@ -85,6 +87,11 @@ impl Gateway {
             process,
             folder,
         })
+    }
+
+    /// The admin token.
+    pub(crate) fn token(&self) -> Result<String, Failure> {
+        token(&self.folder)
     }
 
     /// Where the daemon has its data, and commands find it.
@@ -169,6 +176,11 @@ impl Gateway {
     }
 }
 
+fn token(folder: &TempDir) -> Result<String, Failure> {
+    let token = std::fs::read_to_string(folder.path().join(DATA).join("admin.token"))?;
+    Ok(token.trim().to_owned())
+}
+
 /// A daemon that listens, and its address.
 async fn launch(
     programs: &Programs,
@@ -193,6 +205,7 @@ async fn launch(
 fn configuration(setup: &Setup<'_>) -> Result<String, Failure> {
     let prefix = setup.prefix;
     let mut text = String::from("[retry]\nfirst = \"100ms\"\nmax = \"1s\"\n");
+    text.push_str(setup.retry);
     if setup.agents.contains(&ANONYMOUS) {
         write!(text, "\n[gateway]\nanonymous_agent = \"{ANONYMOUS}\"\n")?;
     }

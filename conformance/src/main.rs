@@ -8,11 +8,13 @@
 //!   authorization.
 //! - `pairings`: real clients through the gateway to real servers that are killed in mid-session.
 //! - `grants`: real authorization servers, a real browser, and restarts of everything.
+//! - `api`: schemathesis against the admin API.
 //! - `across`: real clients through the gateway to servers of the other era, and to several servers at one address.
 //!
 //! What is known to fail is in `exceptions.toml`, strict both ways.
 
 mod across;
+mod api;
 mod clients;
 mod exceptions;
 mod gateway;
@@ -67,6 +69,8 @@ enum Leg {
     Across,
     /// A sign-in in a real browser at real authorization servers, and what keeps it alive.
     Grants,
+    /// The admin API against its own description.
+    Api,
     /// All of the above.
     All,
 }
@@ -111,7 +115,7 @@ async fn run(leg: Leg, logs: &Logs) -> Result<Report, Failure> {
         Leg::Merged => Some(&[Place::Merged]),
         Leg::Bridge => Some(&[Place::Bridge]),
         Leg::All => Some(&[Place::Gateway, Place::Merged, Place::Bridge]),
-        Leg::Clients | Leg::Pairings | Leg::Across | Leg::Grants => None,
+        Leg::Clients | Leg::Pairings | Leg::Across | Leg::Grants | Leg::Api => None,
     };
     if let Some(places) = places {
         report.servers = suite::run(&programs, logs, places).await?;
@@ -127,6 +131,9 @@ async fn run(leg: Leg, logs: &Logs) -> Result<Report, Failure> {
     }
     if matches!(leg, Leg::Grants | Leg::All) {
         report.grants = grants::run(&programs, logs).await?;
+    }
+    if matches!(leg, Leg::Api | Leg::All) {
+        report.api = Some(api::run(&programs, logs).await);
     }
     report.judge(&exceptions);
     Ok(report)

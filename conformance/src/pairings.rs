@@ -109,6 +109,7 @@ pub(crate) async fn run(programs: &Programs, logs: &Logs) -> Result<Vec<PairingR
         servers: &urls,
         prefix: true,
         reads: &[],
+        retry: "",
         settings: "",
     };
     let gateway = Gateway::start(programs, logs, &setup).await?;

@@ -97,6 +97,8 @@ pub(crate) struct Report {
     pub(crate) pairings: Vec<PairingRow>,
     pub(crate) across: Vec<AcrossRow>,
     pub(crate) grants: Vec<GrantRow>,
+    /// The admin API: what was asked, or what went wrong.
+    pub(crate) api: Option<Result<String, String>>,
     /// Exceptions that do not hold.
     complaints: Vec<String>,
 }
@@ -168,6 +170,7 @@ impl Report {
             && self.pairings.iter().all(|row| row.outcome.is_ok())
             && self.across.iter().all(AcrossRow::passed)
             && self.grants.iter().all(|row| row.outcome.is_ok())
+            && self.api.as_ref().is_none_or(Result::is_ok)
     }
 }
 
@@ -205,6 +208,11 @@ impl fmt::Display for Report {
         }
         if !self.grants.is_empty() {
             self.write_grants(to)?;
+        }
+        match &self.api {
+            Some(Ok(asked)) => writeln!(to, "admin API: {asked}\n")?,
+            Some(Err(why)) => writeln!(to, "admin API: FAIL: {why}\n")?,
+            None => {}
         }
         for complaint in &self.complaints {
             writeln!(to, "error: {complaint}")?;

@@ -99,6 +99,7 @@ async fn start(
         servers,
         prefix: false,
         reads: &[],
+        retry: "",
         settings: "",
     };
     let gateway = Gateway::start(programs, logs, &setup).await?;

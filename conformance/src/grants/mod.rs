@@ -67,6 +67,7 @@ async fn live(
         servers: &[(server, house.resource())],
         prefix: true,
         reads: &[],
+        retry: "",
         settings: SETTINGS,
     };
     let mut gateway = Gateway::start(programs, logs, &setup).await?;
