@@ -64,8 +64,8 @@ async fn ask(programs: &Programs, logs: &Logs) -> Result<String, Failure> {
     let output = command.output().await?;
     let said = String::from_utf8_lossy(&output.stdout);
     std::io::Write::write_all(&mut logs.file("schemathesis.log")?, said.as_bytes())?;
-    let cases = said.lines().map(str::trim);
-    let cases = cases.filter(|line| line.contains("generated")).last();
+    let mut cases = said.lines().map(str::trim);
+    let cases = cases.rfind(|line| line.contains("generated"));
     let cases = cases.unwrap_or("no cases").to_owned();
     if output.status.success() && cases != "no cases" {
         return Ok(cases);

@@ -7,8 +7,8 @@ use clap::{Parser, Subcommand};
 use steadfast_core::code;
 
 use crate::commands::{
-    agent, apply, call, connect, demo, doctor, explain, grant, import, notices, operations, reload,
-    serve, server, sign_in, status, vault,
+    agent, apply, audit, call, connect, demo, doctor, explain, grant, import, notices, operations,
+    reload, serve, server, sign_in, status, vault,
 };
 use crate::context::{Context, Options};
 use crate::failure::{Exit, Failure};
@@ -68,6 +68,8 @@ enum Command {
     /// Show what became of consequential calls, and decide what nobody else can know
     #[command(subcommand)]
     Operations(operations::Command),
+    /// Show who changed what, and when
+    Audit(audit::Arguments),
     /// Explain an error code
     Explain(explain::Arguments),
     /// Be an MCP server on standard input and output, for clients that speak nothing else
@@ -138,6 +140,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::SignOut(arguments) => sign_in::run_out(&context, arguments).await,
         Command::Grant(command) => grant::run(&context, command).await,
         Command::Operations(command) => operations::run(&context, command).await,
+        Command::Audit(arguments) => audit::run(&context, arguments).await,
         Command::Connect(arguments) => connect::run(&context, arguments).await,
     }
 }
@@ -170,6 +173,7 @@ mod tests {
             "sign-out",
             "grant",
             "operations",
+            "audit",
             "doctor",
             "explain",
             "connect",

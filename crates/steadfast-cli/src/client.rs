@@ -244,6 +244,10 @@ impl Client {
             USER_AGENT,
             HeaderValue::from_static(concat!("steadfast-cli/", env!("CARGO_PKG_VERSION"))),
         );
+        // For the record of changes: the admin token names nobody.
+        if let Some(user) = user() {
+            own.insert("steadfast-user", user);
+        }
         if let Ok(host) = HeaderValue::from_str(self.base.authority()) {
             own.insert(HOST, host);
         }
@@ -305,6 +309,14 @@ pub(crate) type Line = hyper::client::conn::http1::SendRequest<Full<Bytes>>;
 
 trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
+
+/// The user of this machine who runs the command, as far as it is known.
+pub(crate) fn user() -> Option<HeaderValue> {
+    let user = ["USER", "LOGNAME"]
+        .into_iter()
+        .find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()))?;
+    HeaderValue::from_str(&user).ok()
+}
 
 fn admin_path(path: &[&str]) -> String {
     path.iter().fold(String::from("/api/v1"), |path, part| {

@@ -235,6 +235,7 @@ fn gateway_settings(
         max_message: file.limits.max_message.0,
         event_retention: file.store.event_retention.duration(),
         event_budget: u64::try_from(file.store.event_size.0).unwrap_or(u64::MAX),
+        audit_retention: file.store.audit_retention.duration(),
         keep_alive: gateway.keep_alive.duration(),
         input_wait: file.retry.input_wait.duration(),
         // No longer than the server may take to be reached.

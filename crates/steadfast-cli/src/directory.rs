@@ -11,10 +11,11 @@ use steadfast::config;
 use steadfast_core::code;
 use steadfast_core::{AgentName, ServerName};
 use steadfast_store::{
-    AgentRecord, Records as _, ServerRecord, Source, SqliteOptions, SqliteRecords, make_key,
+    AgentRecord, Audit as _, AuditRecord, Records as _, ServerRecord, Source, SqliteOptions,
+    SqliteRecords, Via, make_key,
 };
 
-use crate::client::Client;
+use crate::client::{Client, user};
 use crate::failure::Failure;
 
 /// Where agents and servers are changed.
@@ -131,6 +132,20 @@ fn writable<C>(kind: &str, entry: Option<&Entry<C>>) -> Result<(), Failure> {
     }
 }
 
+/// Puts a change of the store on record, named as the daemon names it.
+async fn recorded(records: &SqliteRecords, action: &str, target: &str) -> Result<(), Failure> {
+    let user = user().and_then(|user| user.to_str().map(str::to_owned).ok());
+    let record = AuditRecord {
+        at: clock::wall(),
+        who: user.map_or_else(|| "admin".to_owned(), |user| format!("admin ({user})")),
+        via: Via::Offline,
+        action: action.to_owned(),
+        target: target.to_owned(),
+        detail: String::new(),
+    };
+    Ok(records.append_audit(&record).await?)
+}
+
 impl Directory {
     /// The store in this file, which is made where it is not there.
     pub(crate) async fn open(file: PathBuf) -> Result<Self, Failure> {
@@ -205,7 +220,8 @@ impl Directory {
                     key: None,
                     created_at: clock::wall(),
                 };
-                Ok(records.put_agent(&record).await?)
+                records.put_agent(&record).await?;
+                recorded(records, "put_agent", name).await
             }
         }
     }
@@ -221,7 +237,7 @@ impl Directory {
                     .ok_or_else(|| missing("agent", name))?;
                 writable("agent", Some(&agent))?;
                 records.remove_agent(&AgentName::from(name)).await?;
-                Ok(())
+                recorded(records, "remove_agent", name).await
             }
         }
     }
@@ -237,6 +253,7 @@ impl Directory {
             Self::Store(records) => {
                 let (key, hash) = make_key()?;
                 if records.set_agent_key(&AgentName::from(name), hash).await? {
+                    recorded(records, "make_key", name).await?;
                     Ok(key.reveal().to_owned())
                 } else {
                     Err(missing("agent", name))
@@ -266,7 +283,8 @@ impl Directory {
                     config,
                     source: Source::Admin,
                 };
-                Ok(records.put_server(&record).await?)
+                records.put_server(&record).await?;
+                recorded(records, "put_server", name).await
             }
         }
     }
@@ -279,7 +297,7 @@ impl Directory {
                 let server = self.server(name).await?;
                 writable("server", Some(&server))?;
                 records.remove_server(&ServerName::from(name)).await?;
-                Ok(())
+                recorded(records, "remove_server", name).await
             }
         }
     }

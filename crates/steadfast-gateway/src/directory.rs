@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
+use serde::Serialize;
 use steadfast::{Keeper, config};
 use steadfast_core::code::{self, Code};
 use steadfast_core::merged::names;
@@ -12,7 +13,7 @@ use steadfast_core::{AgentName, ServerName};
 use steadfast_store::{
     AgentKey, AgentRecord, KeyHash, ServerRecord, SharedRecords, Source, make_key,
 };
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, broadcast};
 
 use crate::agents::listening::ListeningStreams;
 use crate::clock;
@@ -28,7 +29,21 @@ pub struct Directory {
     listening: ListeningStreams,
     /// One change at a time, so that store and keeper see changes in the same order.
     changing: Arc<Mutex<()>>,
+    told: broadcast::Sender<Configured>,
 }
+
+/// Something of the configuration is another one now.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Configured {
+    /// `agent`, `server` or `secret`.
+    kind: &'static str,
+    name: String,
+    /// `put` or `removed`.
+    change: &'static str,
+}
+
+/// Who watches and is this far behind misses changes, and is told so.
+const CHANGES: usize = 256;
 
 /// Why a change was refused.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +54,9 @@ pub enum Error {
     /// A name that is ours: `steadfast__connections` is no tool of a server.
     #[error("`{0}` cannot name a server: tools of Steadfast's own are named after it")]
     Reserved(String),
+    /// A configuration that could never work. Where, and why.
+    #[error("{0}")]
+    Wrong(String, Code),
     /// There is nothing of that name.
     #[error("there is no {0} `{1}`")]
     NotFound(&'static str, String),
@@ -59,6 +77,7 @@ impl Error {
     pub fn code(&self) -> Code {
         match self {
             Self::BadName(_) | Self::Reserved(_) => code::CONFIG_BAD_VALUE,
+            Self::Wrong(_, code) => *code,
             Self::NotFound(..) => code::NOT_FOUND,
             Self::ReadOnly(..) => code::CONFLICT,
             Self::BadRecord(..) => code::STORE_DAMAGED,
@@ -99,6 +118,7 @@ impl Directory {
             credentials: Arc::new(Credentials::new(anonymous)),
             listening,
             changing: Arc::default(),
+            told: broadcast::Sender::new(CHANGES),
         }
     }
 
@@ -118,6 +138,17 @@ impl Directory {
             self.keeper.put_agent(record.name, agent).await?;
         }
         Ok(self.keeper.forget_leftovers().await?)
+    }
+
+    /// Every change of the configuration from now on.
+    pub(crate) fn changes(&self) -> broadcast::Receiver<Configured> {
+        self.told.subscribe()
+    }
+
+    /// Tells everyone who watches, be it anybody.
+    pub(crate) fn tell(&self, kind: &'static str, name: &str, change: &'static str) {
+        let name = name.to_owned();
+        let _ = self.told.send(Configured { kind, name, change });
     }
 
     /// All agents.
@@ -155,6 +186,7 @@ impl Directory {
         };
         self.records.put_agent(&record).await?;
         self.keeper.put_agent(name, agent).await?;
+        self.tell("agent", record.name.as_str(), "put");
         Ok(before.is_none())
     }
 
@@ -181,6 +213,7 @@ impl Directory {
         self.records.remove_agent(&before.name).await?;
         self.credentials.set(&before.name, None, clock::mono());
         self.keeper.remove_agent(&before.name).await;
+        self.tell("agent", name, "removed");
         Ok(())
     }
 
@@ -196,6 +229,7 @@ impl Directory {
         self.credentials.set(&name, Some(hash), clock::mono());
         // Before anybody knows the new key: no stream that it opens can be among them.
         self.listening.end_of(&name);
+        self.tell("agent", name.as_str(), "put");
         Ok(key)
     }
 
@@ -288,6 +322,10 @@ impl Directory {
         if name == names::OURS {
             return Err(Error::Reserved(name.to_owned()));
         }
+        if let Some(wrong) = server.check().into_iter().next() {
+            let place = wrong.place.join(".");
+            return Err(Error::Wrong(format!("{place}: {}", wrong.why), wrong.code));
+        }
         let _one = self.changing.lock().await;
         let name = ServerName::from(name);
         let before = self.records.server(&name).await?;
@@ -302,6 +340,7 @@ impl Directory {
         };
         self.records.put_server(&record).await?;
         self.keeper.put_server(name, server).await?;
+        self.tell("server", record.name.as_str(), "put");
         Ok(before.is_none())
     }
 
@@ -312,6 +351,7 @@ impl Directory {
         writable(source, before.source, "server", name)?;
         self.records.remove_server(&before.name).await?;
         self.keeper.remove_server(&before.name).await;
+        self.tell("server", name, "removed");
         Ok(())
     }
 }

@@ -37,6 +37,8 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
 
+use admin::audit::Audit;
+use admin::feed::Feed;
 use agents::events::EventLog;
 use agents::fanout::Fanout;
 use agents::listening::ListeningStreams;
@@ -135,7 +137,7 @@ pub struct Gateway {
     listener: Listener,
     gate: Arc<Gate>,
     /// What runs beside the requests.
-    chores: [JoinHandle<()>; 2],
+    chores: [JoinHandle<()>; 3],
 }
 
 impl Gateway {
@@ -193,6 +195,8 @@ impl Gateway {
         )
         .await
         .map_err(Error::Events)?;
+        let audit = Audit::new(Arc::clone(&store));
+        let audit_retention = settings.audit_retention;
         let admin = admin::router(admin::State {
             settings: settings.clone(),
             keeper: keeper.clone(),
@@ -202,6 +206,8 @@ impl Gateway {
             doors,
             sessions: Arc::clone(&sessions),
             ending: ending.clone(),
+            audit: audit.clone(),
+            feed: Feed::default(),
         });
         let gate = Arc::new(Gate {
             guard: Guard::new(&settings, local),
@@ -222,6 +228,7 @@ impl Gateway {
         let chores = [
             tokio::spawn(sweep(Arc::clone(&gate))),
             tokio::spawn(follow_changes(Arc::clone(&gate), gate.keeper.changes())),
+            tokio::spawn(audit.forget(audit_retention)),
         ];
         Ok(Self {
             listener: Listener::start(socket, local, Arc::clone(&gate)),

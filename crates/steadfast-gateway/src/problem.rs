@@ -4,8 +4,10 @@
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
+use serde::Serialize;
 use serde_json::{Value, json};
 use steadfast_core::code::Code;
+use utoipa::ToSchema;
 
 use crate::body::Body;
 
@@ -26,6 +28,24 @@ pub(crate) const MISSING_CAPABILITY: i32 = -32021;
 /// MCP 2026-07-28: the revision is not spoken here.
 pub(crate) const UNSUPPORTED_VERSION: i32 = -32022;
 
+/// What is said of a refusal (RFC 9457 section 3.1).
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(crate) struct Details<'d> {
+    /// `about:blank`: what kind of problem it is, `code` says.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// The name of the status.
+    title: &'static str,
+    status: u16,
+    /// One sentence: what was seen.
+    detail: &'d str,
+    /// `SF0007`: `steadfast explain` has a page about it.
+    code: String,
+    /// What to do.
+    hint: &'static str,
+}
+
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
@@ -44,17 +64,17 @@ impl Problem {
         }
     }
 
-    /// As problem details (RFC 9457 section 3.1).
+    /// As problem details.
     pub(crate) fn details(&self) -> Vec<u8> {
-        let body = json!({
-            "type": "about:blank",
-            "title": self.status.canonical_reason().unwrap_or_default(),
-            "status": self.status.as_u16(),
-            "detail": self.detail,
-            "code": self.code.to_string(),
-            "hint": self.code.hint,
-        });
-        body.to_string().into_bytes()
+        let details = Details {
+            kind: "about:blank",
+            title: self.status.canonical_reason().unwrap_or_default(),
+            status: self.status.as_u16(),
+            detail: &self.detail,
+            code: self.code.to_string(),
+            hint: self.code.hint,
+        };
+        serde_json::to_vec(&details).unwrap_or_default()
     }
 
     /// The answer with problem details.

@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use steadfast_core::AgentName;
 use subtle::ConstantTimeEq as _;
+use tokio::sync::watch;
 use url::Url;
+use utoipa::ToSchema;
 
 use crate::metrics::Metrics;
 
@@ -46,6 +47,8 @@ pub struct Settings {
     pub session_idle: Duration,
     /// How many unused sessions stay in memory; the others are read from the store when they come back.
     pub sessions_in_memory: usize,
+    /// `store.audit_retention`: how long it is on record who changed what.
+    pub audit_retention: Duration,
     /// What `GET /api/v1/config` shows.
     pub config_file: ConfigFile,
     /// What `GET /metrics` shows of the whole process.
@@ -72,6 +75,7 @@ impl Settings {
             hello_wait: Duration::from_secs(5),
             session_idle: Duration::from_secs(7 * 24 * 3_600),
             sessions_in_memory: 2_048,
+            audit_retention: Duration::from_secs(365 * 24 * 3_600),
             config_file: ConfigFile::default(),
             metrics: Metrics::default(),
         }
@@ -104,10 +108,10 @@ impl std::fmt::Debug for AdminToken {
 
 /// What is known of the configuration file. Whoever applies the file writes it, the admin API shows it.
 #[derive(Clone, Debug, Default)]
-pub struct ConfigFile(Arc<Mutex<ConfigFileStatus>>);
+pub struct ConfigFile(Arc<watch::Sender<ConfigFileStatus>>);
 
 /// `GET /api/v1/config`.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct ConfigFileStatus {
     /// The path of the file; null where there is none.
     pub source: Option<String>,
@@ -120,12 +124,17 @@ pub struct ConfigFileStatus {
 impl ConfigFile {
     /// Replaces what is known.
     pub fn set(&self, status: ConfigFileStatus) {
-        *self.0.lock() = status;
+        self.0.send_replace(status);
     }
 
     /// What is known.
     #[must_use]
     pub fn get(&self) -> ConfigFileStatus {
-        self.0.lock().clone()
+        self.0.borrow().clone()
+    }
+
+    /// Tells when it is another one.
+    pub(crate) fn changes(&self) -> watch::Receiver<ConfigFileStatus> {
+        self.0.subscribe()
     }
 }

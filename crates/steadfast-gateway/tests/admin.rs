@@ -179,6 +179,19 @@ async fn what_cannot_be_is_refused_with_its_code() {
             "SF0001",
         ),
         ("/agents/x", json!({"servers": 7}), 400, "SF0002"),
+        ("/servers/x", json!({"url": "ftp://a.test"}), 400, "SF0002"),
+        (
+            "/servers/x",
+            json!({"url": url, "headers": {"X-Key": "${vault:}"}}),
+            400,
+            "SF0009",
+        ),
+        (
+            "/servers/x",
+            json!({"url": url, "tools": {"book": {"duplicate_key": {"argument": "none", "retention": "1h"}}}}),
+            400,
+            "SF0002",
+        ),
     ] {
         let (seen, problem) = api(&house, "PUT", path, body).await;
         assert_eq!(

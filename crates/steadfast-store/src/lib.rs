@@ -2,7 +2,7 @@
 //! in both directions, the history of connections, their grants with all that keeps them alive, and the ledger of operations.
 //!
 //! A [`Store`] is all of it. Its parts, [`Records`], [`Grants`], [`Leases`], [`Clients`], [`SignIns`], [`Notices`], [`Operations`], [`Presence`],
-//! [`VaultEntries`], [`Documents`], [`Issuers`] and [`Resealing`], say what a backend can do and what it promises; every
+//! [`VaultEntries`], [`Audit`], [`Documents`], [`Issuers`] and [`Resealing`], say what a backend can do and what it promises; every
 //! backend passes the same suite (`suite`). A write that has returned `Ok` survives a kill of the process and a loss
 //! of power.
 //!
@@ -16,6 +16,7 @@
 //!
 //! Secrets are sealed by the [`vault`] before they reach a backend. `schema.md` in this crate describes the tables.
 
+pub mod audit;
 pub mod clients;
 pub mod documents;
 pub mod error;
@@ -44,6 +45,7 @@ pub mod vault;
 pub mod vault_entries;
 mod versioned;
 
+pub use audit::{Audit, AuditEntry, AuditRecord, Via};
 pub use clients::{ClientRecord, Clients};
 pub use documents::{DocumentRecord, Documents};
 pub use error::{Error, Problem};

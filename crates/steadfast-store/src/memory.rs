@@ -1,5 +1,6 @@
 //! Records that last as long as the process: for tests.
 
+mod audit;
 mod clients;
 mod documents;
 mod events;
@@ -66,6 +67,7 @@ struct State {
     operations: Vec<operations::Entry>,
     present: BTreeMap<String, std::sync::Weak<()>>,
     issuers: BTreeMap<String, IssuerRecord>,
+    audit: audit::Log,
 }
 
 impl State {

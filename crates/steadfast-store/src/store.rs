@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::audit::Audit;
 use crate::clients::Clients;
 use crate::documents::Documents;
 use crate::grants::Grants;
@@ -29,6 +30,7 @@ pub trait Store:
     + VaultEntries
     + Documents
     + Issuers
+    + Audit
     + Resealing
 {
 }
@@ -45,6 +47,7 @@ impl<T> Store for T where
         + VaultEntries
         + Documents
         + Issuers
+        + Audit
         + Resealing
 {
 }

@@ -1,6 +1,7 @@
 //! What an operator says about agents, servers and delays. The shapes are those of `steadfast.toml`
 //! and of the admin API; unknown keys are errors.
 
+pub mod check;
 mod contract;
 mod notify;
 mod oauth;
@@ -239,6 +240,7 @@ impl Resolve {
 
 /// `[agents.NAME]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Agent {
     /// The servers of this agent.
@@ -268,6 +270,8 @@ impl Agent {
 
 /// Which servers an agent has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = ServersOfAgent))]
 #[serde(untagged)]
 pub enum Servers {
     /// `"*"`: every server.
@@ -289,6 +293,7 @@ impl Servers {
 
 /// The text `*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Star {
     /// `*`.
     #[serde(rename = "*")]
@@ -297,6 +302,7 @@ pub enum Star {
 
 /// `[servers.NAME]`.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Server {
     /// The MCP endpoint.
@@ -394,9 +400,11 @@ impl Server {
 
 /// `[servers.NAME.tools.TOOL]`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Tool {
     /// Whether the tool can change anything.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub effect: Effect,
     /// Whether a lost read is asked again; `None` is yes.
     pub reissue: Option<bool>,
@@ -412,6 +420,7 @@ pub struct Tool {
 
 /// What the upstream is told when a modern agent goes away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OnDisconnect {
     /// Nothing: the call is read to its end, so that its outcome is known.
@@ -422,6 +431,7 @@ pub enum OnDisconnect {
 
 /// Whether possible repeats of a tool are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OnRepeat {
     /// Held until the first one is settled.

@@ -98,6 +98,8 @@ struct Inner {
     ids: Arc<AtomicI64>,
     listener: Arc<RwLock<Option<Arc<dyn Listener>>>>,
     changes: broadcast::Sender<Change>,
+    /// Whose notices were opened, changed or cleared.
+    notice_changes: broadcast::Sender<Owner>,
     /// Held while links are brought in step with the configuration.
     configuring: tokio::sync::Mutex<()>,
     background: Mutex<Vec<JoinHandle<()>>>,
@@ -171,6 +173,7 @@ impl Keeper {
                 ids: Arc::new(AtomicI64::new(first_id())),
                 listener: Arc::default(),
                 changes: broadcast::Sender::new(CHANGES),
+                notice_changes: broadcast::Sender::new(CHANGES),
                 configuring: tokio::sync::Mutex::default(),
                 background: Mutex::default(),
             }),
@@ -196,7 +199,11 @@ impl Keeper {
             Arc::clone(&kept),
         ));
         let held = Arc::clone(&inner.ledger);
-        let keep = notices::keep(Arc::downgrade(inner), kept, held, changes, news);
+        let told = notices::Told {
+            news,
+            changes: inner.notice_changes.clone(),
+        };
+        let keep = notices::keep(Arc::downgrade(inner), kept, held, changes, told);
         let tell = tokio::spawn(keep);
         let every = inner.settings.renewal.check_every.duration();
         let reread = tokio::spawn(vault::follow(Arc::downgrade(inner), every));

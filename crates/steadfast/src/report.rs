@@ -8,6 +8,7 @@ use crate::grants::Held;
 
 /// One connection, as people and agents see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Report {
     /// The agent.
     pub agent: String,
@@ -42,6 +43,7 @@ pub struct Report {
 
 /// `fault`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FaultReport {
     /// `SF0021`.
     pub code: String,
@@ -57,6 +59,7 @@ pub struct FaultReport {
 
 /// `next`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NextReport {
     /// When (RFC 3339).
     pub at: String,
@@ -68,6 +71,7 @@ pub struct NextReport {
 
 /// `grant`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct GrantReport {
     /// `none`, `valid`, `due`, `renewing`, `delayed`, `suspect`, `refused`, `unrenewable`.
@@ -94,6 +98,7 @@ pub struct GrantReport {
 
 /// `grant.last_renewal`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LastRenewalReport {
     /// When (RFC 3339).
     pub at: String,

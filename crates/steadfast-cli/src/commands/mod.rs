@@ -2,6 +2,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod apply;
+pub(crate) mod audit;
 pub(crate) mod call;
 pub(crate) mod connect;
 pub(crate) mod demo;

@@ -177,7 +177,9 @@ async fn watch(output: Output, daemon: &Client, agent: Option<&str>) -> Result<E
                     events = None;
                     redraw(output, &connections, false)?;
                 }
-                Some((name, connection)) if is_of(&connection, agent) => {
+                Some((name, connection))
+                    if matches!(&*name, "connection" | "removed") && is_of(&connection, agent) =>
+                {
                     changed(output, &mut connections, &name, connection)?;
                 }
                 Some(_) => {}

@@ -3,37 +3,15 @@
 
 use std::net::SocketAddr;
 
-use http::{HeaderName, HeaderValue};
-use steadfast::config::{Email, Lookup, Server, Servers, Span, Tool};
-use steadfast_core::Effect;
+use steadfast::config::check::web_address;
+use steadfast::config::{Email, Server, Servers, Span};
 use steadfast_core::code::{self, Code};
 use steadfast_core::merged::names;
-use steadfast_core::operation::lookup::{self, Invalid};
-use steadfast_core::operation::place::Place;
-use steadfast_core::reference::Template;
 use steadfast_gateway::directory::is_name;
 use url::Url;
 
 use super::schema::File;
 use super::{Issue, Tree};
-
-/// Headers that the keeper sets itself, from what it sends.
-const OWN_HEADERS: &[&str] = &[
-    "accept",
-    "connection",
-    "content-length",
-    "content-type",
-    "host",
-    "last-event-id",
-    "mcp-method",
-    "mcp-name",
-    "mcp-protocol-version",
-    "mcp-session-id",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
 
 /// Everything that is wrong in `file`, in the order of its tables.
 pub(super) fn check(file: &File, tree: &Tree<'_>, listen: Option<SocketAddr>) -> Vec<Issue> {
@@ -272,61 +250,16 @@ impl Checker<'_, '_> {
     }
 
     fn server(&mut self, name: &str, server: &Server) {
-        let at = |key| ["servers", name, key];
-        self.web_address(&at("url"), &server.url);
-        for (header, value) in &server.headers {
-            let path = ["servers", name, "headers", header.as_str()];
-            match HeaderName::try_from(header.as_str()) {
-                Err(_) => self.refuse(&path, "is not the name of a header"),
-                Ok(own) if OWN_HEADERS.contains(&own.as_str()) => {
-                    self.refuse(&path, "is set by Steadfast itself");
-                }
-                Ok(_) => {}
-            }
-            if HeaderValue::try_from(value.as_str()).is_err() {
-                self.refuse(&path, "the value has characters that a header cannot carry");
-            }
-            self.references(&path, value);
-        }
-        if let Some(oauth) = &server.oauth {
-            let at = |key| ["servers", name, "oauth", key];
-            if let Err((key, why)) = oauth.check() {
-                self.refuse(&at(key), why);
-            }
-            for (key, value) in [
-                ("client_secret", &oauth.client_secret),
-                ("private_key", &oauth.private_key),
-            ] {
-                if let Some(value) = value {
-                    self.references(&at(key), value);
-                }
-            }
-            if let Some(identity) = &oauth.identity {
-                let at = |key| ["servers", name, "oauth", "identity", key];
-                self.references(&at("assertion"), &identity.assertion);
-                if let Some(secret) = &identity.client_secret {
-                    self.references(&at("client_secret"), secret);
-                }
-            }
-        }
-        for (tool, policy) in &server.tools {
-            self.tool(name, server, tool, policy);
+        for wrong in server.check() {
+            let keys = wrong.place.iter().map(String::as_str);
+            let path: Vec<&str> = ["servers", name].into_iter().chain(keys).collect();
+            self.refuse_as(wrong.code, &path, wrong.why);
         }
     }
 
     fn web_address(&mut self, path: &[&str], url: &Url) {
-        if !matches!(url.scheme(), "http" | "https") {
-            self.refuse(
-                path,
-                format!("the scheme is `{}`: use http or https", url.scheme()),
-            );
-        } else if !url.username().is_empty() || url.password().is_some() {
-            self.refuse(
-                path,
-                "a URL is shown to people; put the credential into a header",
-            );
-        } else if url.fragment().is_some() {
-            self.refuse(path, "a part after `#` never reaches a server");
+        if let Err(why) = web_address(url) {
+            self.refuse(path, why);
         }
     }
 
@@ -338,61 +271,5 @@ impl Checker<'_, '_> {
             let why = "authorization servers take an https address with a path";
             self.refuse(&path, why);
         }
-    }
-
-    /// `${vault:NAME}` with a name.
-    fn references(&mut self, path: &[&str], value: &str) {
-        if let Err(why) = Template::read(value) {
-            self.refuse_as(code::VAULT_REFERENCE, path, why.to_string());
-        }
-    }
-
-    fn tool(&mut self, server_name: &str, server: &Server, tool: &str, policy: &Tool) {
-        let base = ["servers", server_name, "tools", tool];
-        if let Some(key) = &policy.duplicate_key
-            && let Err(why) = Place::read(&key.argument)
-        {
-            let path = [&base[..], &["duplicate_key", "argument"]].concat();
-            self.refuse(&path, why.to_string());
-        }
-        if let Some(lookup) = &policy.lookup {
-            let path = [&base[..], &["lookup"]].concat();
-            self.lookup(&path, server, lookup);
-        }
-    }
-
-    fn lookup(&mut self, base: &[&str], server: &Server, lookup: &Lookup) {
-        if server.effect(&lookup.tool) != Effect::Read {
-            let why = format!(
-                "`{}` must be declared with effect = \"read\" on the same server",
-                lookup.tool
-            );
-            self.refuse(&[base, &["tool"]].concat(), why);
-        }
-        if let Err(invalid) = lookup::Lookup::compile(&lookup.contract()) {
-            let key = place_of(lookup, &invalid);
-            self.refuse(&[base, &[key]].concat(), invalid.to_string());
-        }
-    }
-}
-
-/// Which key of a lookup cannot be used.
-fn place_of(lookup: &Lookup, invalid: &Invalid) -> &'static str {
-    let expression = match invalid {
-        Invalid::Expression { expression, .. }
-        | Invalid::Several { expression }
-        | Invalid::Variable { expression, .. } => expression,
-        Invalid::NothingToCompare => return "must_equal",
-    };
-    let compared = lookup.must_equal.iter();
-    if lookup.accepted == *expression {
-        "accepted"
-    } else if compared
-        .flat_map(|(one, other)| [one, other])
-        .any(|it| it == expression)
-    {
-        "must_equal"
-    } else {
-        "arguments"
     }
 }

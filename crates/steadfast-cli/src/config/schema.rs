@@ -126,6 +126,7 @@ pub(crate) struct Store {
     pub(crate) url: String,
     pub(crate) event_retention: Span,
     pub(crate) event_size: Size,
+    pub(crate) audit_retention: Span,
 }
 
 impl Default for Store {
@@ -134,6 +135,7 @@ impl Default for Store {
             url: "sqlite:steadfast.db".to_owned(),
             event_retention: Span::hours(24),
             event_size: Size(1 << 30),
+            audit_retention: Span::hours(365 * 24),
         }
     }
 }

@@ -1,3 +1,6 @@
 //! The admin API, and what a monitor asks.
 
+mod access;
+mod audit;
+mod changes;
 mod monitoring;

@@ -1,11 +1,9 @@
 //! One tool call in the name of an agent: for `steadfast call`, and for the console. Whoever has the admin
 //! token could make a key for the agent; this way the agent's own key stays as it is.
 
-use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{Path, State as Given};
+use axum::extract::State as Given;
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
+use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use serde::{Deserialize, Serialize};
@@ -14,25 +12,31 @@ use serde_json::{Value, json};
 use steadfast::{Answer, Call, CallHandle, Link, Message, Origin};
 use steadfast_core::question::Refusal;
 use steadfast_core::{Era, Revision, code};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::Shared;
 use super::configuration::read;
 use super::connections::link;
+use super::extract::{Body, Path};
+use super::openapi::NotFound;
 use crate::agents::calling::{About, failed};
 use crate::agents::inbound::Inbound;
 use crate::problem::Problem;
 
-pub(super) fn routes() -> Router<Shared> {
-    Router::new().route("/agents/{agent}/servers/{server}/call", post(call))
+pub(super) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new().routes(routes!(call_tool))
 }
 
 /// What is to be called.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Wanted {
     tool: String,
     /// Passed on as they are written.
     #[serde(default)]
+    #[schema(value_type = Option<Object>)]
     arguments: Option<Box<RawValue>>,
 }
 
@@ -53,11 +57,18 @@ struct Request<'r> {
     params: Params<'r>,
 }
 
-/// Answers with the JSON-RPC response. A caller who goes away has cancelled the call, as a modern agent has.
-async fn call(
+/// Calls a tool in the name of an agent, and answers with the JSON-RPC response. A caller who goes away has
+/// cancelled the call, as a modern agent has.
+#[utoipa::path(
+    post,
+    path = "/agents/{agent}/servers/{server}/call",
+    request_body = Wanted,
+    responses((status = 200, description = "A JSON-RPC response", body = Value), NotFound)
+)]
+async fn call_tool(
     Given(state): Given<Shared>,
     Path((agent, server)): Path<(String, String)>,
-    body: Bytes,
+    Body(body): Body,
 ) -> Result<Response, Problem> {
     let link = link(&state, &agent, &server)?;
     let inbound = Inbound::read(request(&read(&body)?)?).map_err(|_| internal())?;
@@ -80,6 +91,16 @@ async fn call(
 }
 
 fn request(wanted: &Wanted) -> Result<Bytes, Problem> {
+    // 2026-07-28 schema, `CallToolRequestParams`: an object, or none.
+    let arguments = wanted.arguments.as_deref().map(RawValue::get);
+    if arguments.is_some_and(|text| !text.starts_with('{')) {
+        let detail = "`arguments` must be an object";
+        return Err(Problem::new(
+            StatusCode::BAD_REQUEST,
+            code::CONFIG_BAD_VALUE,
+            detail,
+        ));
+    }
     // 2026-07-28 basic, "Request metadata": all that a server needs to know of its client.
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": Revision::LATEST_MODERN.as_str(),

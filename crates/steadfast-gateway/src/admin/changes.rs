@@ -1,87 +1,82 @@
-//! `GET /changes`: every change of a connection and of an operation, as server-sent events.
+//! `GET /changes`: every change of connections with their grants, of operations, notices and the configuration, as
+//! server-sent events. Whoever connects first gets what is so now, up to the event `current`, and then what changes;
+//! whoever loses the stream, or cannot keep up with it, connects again and gets what is so then. Nothing is numbered,
+//! and nothing needs to be: the state is told, not the steps to it.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::time::Duration;
 
-use axum::Router;
+use axum::body::Body;
 use axum::extract::State as Given;
-use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use bytes::{Bytes, BytesMut};
 use futures_util::stream::{self, Stream, StreamExt as _};
-use http::HeaderValue;
-use http::header::CACHE_CONTROL;
-use serde::Serialize;
-use serde_json::{Value, json};
-use steadfast::{Change, OperationReport};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::Shared;
+use super::feed::{frame, notice};
+use crate::problem::Problem;
 
-pub(super) fn routes() -> Router<Shared> {
-    Router::new().route("/changes", get(changes))
+/// What keeps proxies from ending a silent stream.
+const COMMENT: &[u8] = b":\n\n";
+
+pub(super) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new().routes(routes!(follow_changes))
 }
 
-async fn changes(Given(state): Given<Shared>) -> Response {
+/// Every change, as server-sent events. First what is so now: `connection` for each connection and `notice` for each
+/// notice that is open, then `current`. From then on what changes: `connection` and `notice` again, `operation` as
+/// `/operations` shows it, `removed` with agent and server of a connection that left the configuration, and
+/// `configuration` with what was put or removed (`agent`, `server`, `secret` or `file`, and its name), to be asked for
+/// again. A stream that ends is opened again: it begins anew with what is so then.
+#[utoipa::path(
+    get,
+    path = "/changes",
+    responses((status = 200, content_type = "text/event-stream", body = String))
+)]
+async fn follow_changes(Given(state): Given<Shared>) -> Result<Response, Problem> {
+    // Subscribed before anything is read, so that no change falls between.
+    let later = state.feed.follow(&state);
+    let now = current(&state).await?;
     let ending = state.ending.clone();
-    // Subscribed before the connections are read, so that no change falls between.
-    let receiver = state.keeper.changes();
-    let operations = state.keeper.operation_changes();
-    let now: Vec<_> = state
-        .keeper
-        .links()
-        .iter()
-        .map(|link| connection(&link.report()))
-        .collect();
-    let events = stream::iter(now)
-        .chain(later(receiver, operations))
+    let events = stream::once(async { now })
+        .chain(following(later, state.settings.keep_alive))
         // Whoever watches a daemon that stops finds the next one sooner.
         .take_until(async move { ending.begun().await })
         .map(Ok::<_, Infallible>);
-    let keep_alive = KeepAlive::new().interval(state.settings.keep_alive);
-    let mut response = Sse::new(events).keep_alive(keep_alive).into_response();
-    let headers = response.headers_mut();
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    response
+    let headers = [
+        (CONTENT_TYPE.as_str(), "text/event-stream"),
+        (CACHE_CONTROL.as_str(), "no-store"),
+        ("x-accel-buffering", "no"),
+    ];
+    Ok((headers, Body::from_stream(events)).into_response())
 }
 
-fn later(
-    connections: Receiver<Change>,
-    operations: Receiver<Arc<OperationReport>>,
-) -> impl Stream<Item = Event> {
-    stream::unfold(
-        (connections, operations),
-        |(mut connections, mut operations)| async move {
-            let event: Result<Event, RecvError> = tokio::select! {
-                change = connections.recv() => change.map(|change| event(&change)),
-                change = operations.recv() => change.map(|operation| of("operation", &*operation)),
-            };
-            // Where it failed the stream ends: whoever watches connects again and gets everything as it is then.
-            Some((event.ok()?, (connections, operations)))
-        },
-    )
-}
-
-fn event(change: &Change) -> Event {
-    match change {
-        Change::Connection(report) => connection(report),
-        Change::Removed(agent, server) => {
-            let gone = json!({"agent": agent.as_str(), "server": server.as_str()});
-            named("removed", &gone)
-        }
+/// All that is so now, as events.
+async fn current(state: &Shared) -> Result<Bytes, Problem> {
+    let mut now = BytesMut::new();
+    for link in state.keeper.links() {
+        now.extend(frame("connection", &link.report()));
     }
+    let notices = state.store.notices().await?;
+    for open in notices.iter().filter(|it| it.cleared_at.is_none()) {
+        now.extend(notice(&state.keeper, open));
+    }
+    now.extend(frame("current", &serde_json::json!({})));
+    Ok(now.freeze())
 }
 
-fn connection(report: &steadfast::Report) -> Event {
-    of("connection", report)
-}
-
-fn of(name: &str, object: &impl Serialize) -> Event {
-    named(name, &serde_json::to_value(object).unwrap_or_default())
-}
-
-fn named(name: &str, data: &Value) -> Event {
-    Event::default().event(name).data(data.to_string())
+/// What comes later. Ends where something was missed.
+fn following(later: Receiver<Bytes>, keep_alive: Duration) -> impl Stream<Item = Bytes> {
+    stream::unfold(later, move |mut later| async move {
+        let next = tokio::time::timeout(keep_alive, later.recv()).await;
+        match next {
+            Ok(Ok(frame)) => Some((frame, later)),
+            Ok(Err(_)) => None,
+            Err(_) => Some((Bytes::from_static(COMMENT), later)),
+        }
+    })
 }

@@ -2,20 +2,23 @@
 
 use std::time::Duration;
 
-use axum::extract::{Path, Query, State as Given};
-use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::Json;
+use axum::extract::State as Given;
 use futures_util::future::join_all;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use std::sync::Arc;
 use steadfast::report::{FaultReport, rfc3339};
 use steadfast::{Link, Report};
 use steadfast_core::{AgentName, ServerName, code};
 use steadfast_store::Transition;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::Shared;
+use super::extract::{Path, Query};
+use super::openapi::NotFound;
 use crate::problem::Problem;
 
 /// How long a reload may take before it answers with what is there.
@@ -25,27 +28,42 @@ const RELOAD_LIMIT: Duration = Duration::from_secs(30);
 const HISTORY: usize = 100;
 const LONGEST_HISTORY: usize = 1_000;
 
-pub(super) fn routes() -> Router<Shared> {
-    Router::new()
-        .route("/connections", get(list))
-        .route("/connections/{agent}/{server}", get(one))
-        .route("/connections/{agent}/{server}/history", get(history))
-        .route("/connections/{agent}/{server}/reload", post(reload))
-        .route("/agents/{agent}/reload", post(reload_agent))
+pub(super) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(list_connections))
+        .routes(routes!(show_connection))
+        .routes(routes!(connection_history))
+        .routes(routes!(reload_connection))
+        .routes(routes!(reload_agent))
 }
 
-#[derive(Debug, Default, Deserialize)]
+/// Connections of agents with servers, by agent and server.
+#[derive(Debug, Serialize, ToSchema)]
+struct Connections {
+    connections: Vec<Report>,
+}
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 struct Filter {
+    /// Of this agent only.
     agent: Option<String>,
+    /// With this server only.
     server: Option<String>,
+    /// In this state only.
     state: Option<String>,
 }
 
-async fn list(Given(state): Given<Shared>, Query(filter): Query<Filter>) -> Json<Value> {
+/// All connections, or some of them.
+#[utoipa::path(get, path = "/connections", params(Filter), responses((status = 200, body = Connections)))]
+async fn list_connections(
+    Given(state): Given<Shared>,
+    Query(filter): Query<Filter>,
+) -> Json<Connections> {
     let wanted =
         |filter: &Option<String>, value: &str| filter.as_deref().is_none_or(|it| it == value);
-    let reports: Vec<Report> = state
+    let connections = state
         .keeper
         .links()
         .iter()
@@ -56,7 +74,7 @@ async fn list(Given(state): Given<Shared>, Query(filter): Query<Filter>) -> Json
         .map(|link| link.report())
         .filter(|report| wanted(&filter.state, &report.state))
         .collect();
-    Json(json!({"connections": reports}))
+    Json(Connections { connections })
 }
 
 pub(super) fn link(state: &Shared, agent: &str, server: &str) -> Result<Arc<Link>, Problem> {
@@ -72,14 +90,22 @@ pub(super) fn link(state: &Shared, agent: &str, server: &str) -> Result<Arc<Link
     })
 }
 
-async fn one(
+/// One connection.
+#[utoipa::path(get, path = "/connections/{agent}/{server}", responses((status = 200, body = Report), NotFound))]
+async fn show_connection(
     Given(state): Given<Shared>,
     Path((agent, server)): Path<(String, String)>,
 ) -> Result<Json<Report>, Problem> {
     Ok(Json(link(&state, &agent, &server)?.report()))
 }
 
-async fn reload(
+/// Reconnects now, whatever the schedule says; answers once it has settled, or after 30 s.
+#[utoipa::path(
+    post,
+    path = "/connections/{agent}/{server}/reload",
+    responses((status = 200, body = Report), NotFound)
+)]
+async fn reload_connection(
     Given(state): Given<Shared>,
     Path((agent, server)): Path<(String, String)>,
 ) -> Result<Json<Report>, Problem> {
@@ -87,10 +113,16 @@ async fn reload(
     Ok(Json(link.reload(RELOAD_LIMIT).await))
 }
 
+/// The same for all connections of an agent.
+#[utoipa::path(
+    post,
+    path = "/agents/{agent}/reload",
+    responses((status = 200, body = Connections), NotFound)
+)]
 async fn reload_agent(
     Given(state): Given<Shared>,
     Path(agent): Path<String>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Connections>, Problem> {
     state.directory.agent(&agent).await?;
     let links: Vec<_> = state
         .keeper
@@ -98,19 +130,29 @@ async fn reload_agent(
         .into_iter()
         .filter(|link| link.agent().as_str() == agent)
         .collect();
-    let reports = join_all(links.iter().map(|link| link.reload(RELOAD_LIMIT))).await;
-    Ok(Json(json!({"connections": reports})))
+    let connections = join_all(links.iter().map(|link| link.reload(RELOAD_LIMIT))).await;
+    Ok(Json(Connections { connections }))
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 struct Limit {
+    /// How many at most; 100 where it is not said, and no more than 1000.
+    #[param(minimum = 0)]
     limit: Option<usize>,
 }
 
-/// One transition, as it is shown.
-#[derive(Debug, Serialize)]
-struct Shown {
+/// What became of a connection, the newest first.
+#[derive(Debug, Serialize, ToSchema)]
+struct History {
+    transitions: Vec<TransitionReport>,
+}
+
+/// One change of a connection's state.
+#[derive(Debug, Serialize, ToSchema)]
+struct TransitionReport {
+    /// When (RFC 3339).
     time: String,
     from: String,
     to: String,
@@ -118,7 +160,7 @@ struct Shown {
     reason: String,
 }
 
-impl From<Transition> for Shown {
+impl From<Transition> for TransitionReport {
     fn from(transition: Transition) -> Self {
         Self {
             time: rfc3339(transition.at),
@@ -130,11 +172,18 @@ impl From<Transition> for Shown {
     }
 }
 
-async fn history(
+/// The transitions of a connection, the newest first; also of one that is not configured any more.
+#[utoipa::path(
+    get,
+    path = "/connections/{agent}/{server}/history",
+    params(Limit),
+    responses((status = 200, body = History), NotFound)
+)]
+async fn connection_history(
     Given(state): Given<Shared>,
     Path((agent, server)): Path<(String, String)>,
     Query(limit): Query<Limit>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<History>, Problem> {
     let (agent, server) = (
         AgentName::from(agent.as_str()),
         ServerName::from(server.as_str()),
@@ -145,6 +194,6 @@ async fn history(
     if found.is_empty() {
         link(&state, agent.as_str(), server.as_str())?;
     }
-    let shown: Vec<Shown> = found.into_iter().map(Shown::from).collect();
-    Ok(Json(json!({"transitions": shown})))
+    let transitions = found.into_iter().map(TransitionReport::from).collect();
+    Ok(Json(History { transitions }))
 }

@@ -1,26 +1,35 @@
 //! What is wrong with a connection, or with an address.
 
-use axum::body::Bytes;
-use axum::extract::{Path, State as Given};
-use axum::routing::post;
-use axum::{Json, Router};
+use axum::Json;
+use axum::extract::State as Given;
 use http::StatusCode;
 use serde::Deserialize;
 use steadfast::NotExamined;
 use steadfast::doctor::Examination;
 use steadfast_core::code;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::Shared;
 use super::connections::link;
+use super::extract::{Body, Path};
+use super::openapi::NotFound;
 use crate::problem::Problem;
 
-pub(super) fn routes() -> Router<Shared> {
-    Router::new()
-        .route("/connections/{agent}/{server}/doctor", post(connection))
-        .route("/doctor", post(address))
+pub(super) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(examine_connection))
+        .routes(routes!(examine_address))
 }
 
-async fn connection(
+/// What is wrong with a connection, the proof, and who must act.
+#[utoipa::path(
+    post,
+    path = "/connections/{agent}/{server}/doctor",
+    responses((status = 200, body = Examination), NotFound)
+)]
+async fn examine_connection(
     Given(state): Given<Shared>,
     Path((agent, server)): Path<(String, String)>,
 ) -> Result<Json<Examination>, Problem> {
@@ -28,14 +37,21 @@ async fn connection(
     Ok(Json(state.keeper.examine(&link, &state.doors).await?))
 }
 
-#[derive(Deserialize)]
+/// The address of a server.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Address {
+    #[schema(value_type = String, format = Uri)]
     url: url::Url,
 }
 
-/// Read by hand: an address may hold a secret, which an error about it would quote.
-async fn address(Given(state): Given<Shared>, body: Bytes) -> Result<Json<Examination>, Problem> {
+/// The same for a server that is not configured.
+// Read by hand: an address may hold a secret, which an error about it would quote.
+#[utoipa::path(post, path = "/doctor", request_body = Address, responses((status = 200, body = Examination)))]
+async fn examine_address(
+    Given(state): Given<Shared>,
+    Body(body): Body,
+) -> Result<Json<Examination>, Problem> {
     let Address { url } = serde_json::from_slice(&body).map_err(|_| {
         let detail = "the request cannot be read: it is {\"url\": …} with the address of a server";
         Problem::new(StatusCode::BAD_REQUEST, code::BAD_MESSAGE, detail)

@@ -1,27 +1,36 @@
 //! Grants, masked, and the notices for people.
 
-use axum::body::Bytes;
-use axum::extract::{Path, State as Given};
-use axum::routing::get;
-use axum::{Json, Router};
+use axum::Json;
+use axum::extract::State as Given;
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde::Serialize;
 use steadfast::report::{FaultReport, GrantReport, rfc3339};
 use steadfast::{BadImport, Import, Report, wording};
 use steadfast_core::code;
 use steadfast_store::NoticeRecord;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::Shared;
 use super::connections::link;
+use super::extract::{Body, Path};
+use super::openapi::NotFound;
 use crate::problem::Problem;
 
-pub(super) fn routes() -> Router<Shared> {
-    Router::new()
-        .route("/connections/{agent}/{server}/grant", get(one).put(import))
-        .route("/notices", get(notices))
+pub(super) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(show_grant, import_grant))
+        .routes(routes!(list_notices))
 }
 
-async fn one(
+/// The grant of a connection, without its tokens.
+#[utoipa::path(
+    get,
+    path = "/connections/{agent}/{server}/grant",
+    responses((status = 200, body = GrantReport), NotFound)
+)]
+async fn show_grant(
     Given(state): Given<Shared>,
     Path((agent, server)): Path<(String, String)>,
 ) -> Result<Json<GrantReport>, Problem> {
@@ -30,10 +39,16 @@ async fn one(
 
 /// Takes over tokens from elsewhere; the connection connects with them. Read by hand: what is wrong with a body
 /// that holds tokens is said without quoting it.
-async fn import(
+#[utoipa::path(
+    put,
+    path = "/connections/{agent}/{server}/grant",
+    request_body = Import,
+    responses((status = 200, body = Report), NotFound)
+)]
+async fn import_grant(
     Given(state): Given<Shared>,
     Path((agent, server)): Path<(String, String)>,
-    body: Bytes,
+    Body(body): Body,
 ) -> Result<Json<Report>, Problem> {
     let link = link(&state, &agent, &server)?;
     let bad = |detail: String| Problem::new(StatusCode::BAD_REQUEST, code::BAD_MESSAGE, detail);
@@ -64,25 +79,50 @@ fn unknown_member(error: &serde_json::Error) -> String {
     }
 }
 
-async fn notices(Given(state): Given<Shared>) -> Result<Json<Value>, Problem> {
-    let notices = state.store.notices().await?;
-    let shown = |notice| shown(notice, state.keeper.notice_link(notice));
-    let shown: Vec<Value> = notices.iter().map(shown).collect();
-    Ok(Json(json!({"notices": shown})))
+/// What a person must know of a connection: one for each.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct NoticeReport {
+    agent: String,
+    server: String,
+    /// All of it in plain words.
+    message: String,
+    fault: FaultReport,
+    /// Consent is not retried: a reload tries once, and a provider that said no says no again.
+    reload_helps: bool,
+    /// Where a person signs in, where that mends it.
+    link: Option<String>,
+    /// When (RFC 3339).
+    opened_at: String,
+    /// When it was cleared; null while it is open.
+    cleared_at: Option<String>,
 }
 
-/// Names server and agent, says whether reloading helps, and what to do; links to the fix.
-fn shown(notice: &NoticeRecord, link: Option<String>) -> Value {
-    let fault = FaultReport::from(&notice.fault);
-    json!({
-        "agent": notice.agent.as_str(),
-        "server": notice.server.as_str(),
-        "message": wording::notice(notice),
-        "fault": fault,
-        // Consent is not retried: a reload tries once, and a provider that said no says no again.
-        "reload_helps": !notice.fault.person_needed(),
-        "link": link,
-        "opened_at": rfc3339(notice.opened_at),
-        "cleared_at": notice.cleared_at.map(rfc3339),
-    })
+#[derive(Debug, Serialize, ToSchema)]
+struct Notices {
+    notices: Vec<NoticeReport>,
+}
+
+/// The notices of all connections, open and cleared.
+#[utoipa::path(get, path = "/notices", responses((status = 200, body = Notices)))]
+async fn list_notices(Given(state): Given<Shared>) -> Result<Json<Notices>, Problem> {
+    let notices = state.store.notices().await?;
+    let shown = |notice| NoticeReport::new(notice, state.keeper.notice_link(notice));
+    let notices = notices.iter().map(shown).collect();
+    Ok(Json(Notices { notices }))
+}
+
+impl NoticeReport {
+    /// Names server and agent, says whether reloading helps, and what to do; links to the fix.
+    pub(crate) fn new(notice: &NoticeRecord, link: Option<String>) -> Self {
+        Self {
+            agent: notice.agent.as_str().to_owned(),
+            server: notice.server.as_str().to_owned(),
+            message: wording::notice(notice),
+            fault: FaultReport::from(&notice.fault),
+            reload_helps: !notice.fault.person_needed(),
+            link,
+            opened_at: rfc3339(notice.opened_at),
+            cleared_at: notice.cleared_at.map(rfc3339),
+        }
+    }
 }

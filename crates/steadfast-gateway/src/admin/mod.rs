@@ -1,13 +1,17 @@
 //! `/api/v1`, for the command line and the console; and what a monitor asks.
 
+pub(crate) mod audit;
 mod call;
 mod changes;
 mod configuration;
 mod connections;
 mod doctor;
+mod extract;
+pub(crate) mod feed;
 mod grants;
 mod monitoring;
 pub(crate) mod oauth;
+mod openapi;
 mod operations;
 mod sign_in;
 mod vault;
@@ -19,11 +23,16 @@ use axum::extract::{Request, State as Given};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use steadfast::{Doors, Keeper};
 use steadfast_core::code;
 use steadfast_store::{SharedRecords, SharedStore};
+use utoipa_axum::router::OpenApiRouter;
+
+use audit::{Actions, Audit};
+use feed::Feed;
 
 use crate::agents::sessions::Sessions;
 use crate::credential::bearer;
@@ -44,25 +53,29 @@ pub(crate) struct State {
     pub(crate) doors: Doors,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) ending: Ending,
+    pub(crate) audit: Audit,
+    pub(crate) feed: Feed,
 }
 
 type Shared = Arc<State>;
 
+/// Where the API stands.
+const ROOT: &str = "/api/v1";
+
 /// All paths that are not an agent's business.
 pub(crate) fn router(state: State) -> Router {
     let state = Arc::new(state);
-    let api = Router::new()
-        .merge(connections::routes())
-        .merge(configuration::routes())
-        .merge(grants::routes())
-        .merge(operations::routes())
-        .merge(doctor::routes())
-        .merge(vault::routes())
-        .merge(sign_in::routes())
-        .merge(call::routes())
-        .merge(changes::routes())
+    let (api, mut document) = api().split_for_parts();
+    let actions = Arc::new(Actions::of(&mut document, ROOT));
+    let document = Bytes::from(openapi::complete(document).to_json().unwrap_or_default());
+    let api = api
+        .route("/openapi.json", get(move || described(document.clone())))
         .fallback(not_found)
         .method_not_allowed_fallback(not_allowed)
+        .layer(middleware::from_fn_with_state(
+            (Arc::clone(&state), actions),
+            audit::recorded,
+        ))
         .layer(middleware::from_fn_with_state(
             Arc::clone(&state),
             authorised,
@@ -72,8 +85,27 @@ pub(crate) fn router(state: State) -> Router {
         .route("/", get(front))
         .merge(monitoring::routes().with_state(Arc::clone(&state)))
         .merge(oauth::routes().with_state(state))
-        .nest("/api/v1", api)
+        .nest(ROOT, api)
         .fallback(not_found)
+}
+
+/// What is described by its own functions.
+fn api() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .merge(connections::routes())
+        .merge(configuration::routes())
+        .merge(grants::routes())
+        .merge(operations::routes())
+        .merge(doctor::routes())
+        .merge(vault::routes())
+        .merge(sign_in::routes())
+        .merge(call::routes())
+        .merge(changes::routes())
+        .merge(audit::routes())
+}
+
+async fn described(document: Bytes) -> Response {
+    ([(CONTENT_TYPE, "application/json")], document).into_response()
 }
 
 async fn front() -> Response {
@@ -110,6 +142,12 @@ async fn not_found() -> Problem {
     )
 }
 
+/// A handler panicked.
+fn broken() -> Problem {
+    let detail = "the request could not be served to its end";
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, code::INTERNAL, detail)
+}
+
 async fn not_allowed() -> Problem {
     let detail = "this path does not take this method";
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, code::NOT_FOUND, detail)
@@ -125,7 +163,9 @@ impl IntoResponse for Problem {
 impl From<directory::Error> for Problem {
     fn from(error: directory::Error) -> Self {
         let status = match &error {
-            directory::Error::BadName(_) | directory::Error::Reserved(_) => StatusCode::BAD_REQUEST,
+            directory::Error::BadName(_)
+            | directory::Error::Reserved(_)
+            | directory::Error::Wrong(..) => StatusCode::BAD_REQUEST,
             directory::Error::NotFound(..) => StatusCode::NOT_FOUND,
             directory::Error::ReadOnly(..) => StatusCode::CONFLICT,
             directory::Error::BadRecord(..) => StatusCode::INTERNAL_SERVER_ERROR,

@@ -16,6 +16,7 @@ use serde_json::json;
 use steadfast::report::rfc3339;
 use steadfast::{Callback, Doors, Finished, NotSignedIn, NoticeLink, SignedIn};
 use steadfast_core::oauth::client::application_type;
+use steadfast_store::Via;
 use url::Url;
 
 use super::{Shared, not_found};
@@ -91,7 +92,15 @@ async fn sign_in(Given(state): Given<Shared>, Query(link): Query<NoticeLink>) ->
 /// The browser comes back from the authorization server.
 async fn callback(Given(state): Given<Shared>, Query(callback): Query<Callback>) -> Response {
     match state.keeper.finish_sign_in(callback).await {
-        Ok(Finished::SignedIn(signed_in)) => page(StatusCode::OK, "Signed in", &told(&signed_in)),
+        Ok(Finished::SignedIn(signed_in)) => {
+            let target = format!("{}/{}", signed_in.agent, signed_in.server);
+            let who = "whoever had the link".to_owned();
+            let audit = &state.audit;
+            audit
+                .record(who, Via::Browser, "signed_in", target, String::new())
+                .await;
+            page(StatusCode::OK, "Signed in", &told(&signed_in))
+        }
         Ok(Finished::GoesOn(offer)) => go_on(&offer.url),
         Err(error) => {
             let status = match &error {

@@ -1,50 +1,63 @@
 //! The ledger of operations: what became of consequential calls, and what a person decides about them.
 
-use axum::body::Bytes;
-use axum::extract::{Path, Query, State as Given};
-use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::extract::State as Given;
+use axum::{Extension, Json};
 use http::StatusCode;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use steadfast::{NotDecided, OperationDetails, OperationReport};
 use steadfast_core::operation::Verdict;
 use steadfast_core::{OperationId, code};
 use steadfast_store::OperationFilter;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::Shared;
+use super::audit::{ADMIN, Detail};
+use super::extract::{Body, Path, Query};
+use super::openapi::{Conflict, NotFound};
 use crate::problem::Problem;
 
 /// How many operations are listed where no number is asked for.
 const LISTED: usize = 100;
 const LONGEST_LIST: usize = 1_000;
 
-/// As whom a decision of the API's user is recorded: whoever has the admin token.
-const ADMIN: &str = "admin";
-
-pub(super) fn routes() -> Router<Shared> {
-    Router::new()
-        .route("/operations", get(list))
-        .route("/operations/{id}", get(one))
-        .route("/operations/{id}/reconcile", post(reconcile))
-        .route("/operations/{id}/settle", post(settle))
+pub(super) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(list_operations))
+        .routes(routes!(show_operation))
+        .routes(routes!(reconcile_operation))
+        .routes(routes!(settle_operation))
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 struct Wanted {
+    /// Of this agent only.
     agent: Option<String>,
+    /// At this server only.
     server: Option<String>,
+    /// In this state only.
     state: Option<String>,
     /// Only those that are older than this one.
     before: Option<String>,
+    /// How many at most; 100 where it is not said, and no more than 1000.
+    #[param(minimum = 0)]
     limit: Option<usize>,
 }
 
-async fn list(
+#[derive(Debug, Serialize, ToSchema)]
+struct Operations {
+    operations: Vec<OperationReport>,
+}
+
+/// The consequential calls on record, the newest first.
+#[utoipa::path(get, path = "/operations", params(Wanted), responses((status = 200, body = Operations)))]
+async fn list_operations(
     Given(state): Given<Shared>,
     Query(wanted): Query<Wanted>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Operations>, Problem> {
     let filter = OperationFilter {
         agent: wanted.agent.as_deref().map(Into::into),
         server: wanted.server.as_deref().map(Into::into),
@@ -53,10 +66,12 @@ async fn list(
     };
     let limit = wanted.limit.unwrap_or(LISTED).min(LONGEST_LIST);
     let operations = state.keeper.operations(&filter, limit).await?;
-    Ok(Json(json!({"operations": operations})))
+    Ok(Json(Operations { operations }))
 }
 
-async fn one(
+/// Everything on record of one of them.
+#[utoipa::path(get, path = "/operations/{id}", responses((status = 200, body = OperationDetails), NotFound))]
+async fn show_operation(
     Given(state): Given<Shared>,
     Path(id): Path<String>,
 ) -> Result<Json<OperationDetails>, Problem> {
@@ -64,7 +79,13 @@ async fn one(
     found.map(Json).ok_or_else(|| unknown(&id))
 }
 
-async fn reconcile(
+/// Looks it up at the provider now, whatever the schedule says. How it stands then.
+#[utoipa::path(
+    post,
+    path = "/operations/{id}/reconcile",
+    responses((status = 200, body = OperationReport), NotFound, Conflict)
+)]
+async fn reconcile_operation(
     Given(state): Given<Shared>,
     Path(id): Path<String>,
 ) -> Result<Json<OperationReport>, Problem> {
@@ -74,36 +95,59 @@ async fn reconcile(
 }
 
 /// What a person decides.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Decision {
-    outcome: Outcome,
+    outcome: Verdicts,
+    /// With `no_effect` only: it is sent again, as the same operation.
     #[serde(default)]
     repeat: bool,
+    /// Why, for the record.
     note: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+/// What became of it.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum Outcome {
+enum Verdicts {
+    /// It happened.
     Confirmed,
+    /// It did not.
     NoEffect,
+    /// Nobody will ever know, or it does not matter any more.
     Abandoned,
 }
 
-async fn settle(
+impl Verdicts {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Confirmed => "confirmed",
+            Self::NoEffect => "no_effect",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
+/// Decides what became of an operation whose outcome is not known.
+#[utoipa::path(
+    post,
+    path = "/operations/{id}/settle",
+    request_body = Decision,
+    responses((status = 200, body = OperationReport), NotFound, Conflict)
+)]
+async fn settle_operation(
     Given(state): Given<Shared>,
     Path(id): Path<String>,
-    body: Bytes,
-) -> Result<Json<OperationReport>, Problem> {
+    Body(body): Body,
+) -> Result<(Extension<Detail>, Json<OperationReport>), Problem> {
     let bad = |detail: String| Problem::new(StatusCode::BAD_REQUEST, code::BAD_MESSAGE, detail);
     let decision: Decision = serde_json::from_slice(&body)
         .map_err(|error| bad(format!("the decision cannot be read: {error}")))?;
     let verdict = match (decision.outcome, decision.repeat) {
-        (Outcome::Confirmed, false) => Verdict::Confirmed,
-        (Outcome::NoEffect, repeat) => Verdict::NoEffect { repeat },
-        (Outcome::Abandoned, false) => Verdict::Abandoned,
-        (Outcome::Confirmed | Outcome::Abandoned, true) => {
+        (Verdicts::Confirmed, false) => Verdict::Confirmed,
+        (Verdicts::NoEffect, repeat) => Verdict::NoEffect { repeat },
+        (Verdicts::Abandoned, false) => Verdict::Abandoned,
+        (Verdicts::Confirmed | Verdicts::Abandoned, true) => {
             let detail =
                 "`repeat` goes with `no_effect` only: what may have happened is not sent again";
             return Err(bad(detail.to_owned()));
@@ -114,7 +158,9 @@ async fn settle(
         .keeper
         .settle_operation(&operation, verdict, ADMIN, decision.note)
         .await;
-    settled.map(Json).map_err(|error| refused(&id, error))
+    let settled = settled.map_err(|error| refused(&id, error))?;
+    let detail = Detail(decision.outcome.as_str().to_owned());
+    Ok((Extension(detail), Json(settled)))
 }
 
 fn unknown(id: &str) -> Problem {

@@ -1,5 +1,6 @@
 //! Records in an SQLite file: for one machine. Several processes may use one file at the same time.
 
+mod audit;
 mod clients;
 mod documents;
 mod events;

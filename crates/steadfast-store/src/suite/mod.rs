@@ -9,6 +9,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod audit;
 mod clients;
 mod documents;
 mod events;
@@ -25,6 +26,7 @@ pub(crate) mod samples;
 mod sign_ins;
 mod vault;
 
+pub use audit::*;
 pub use clients::*;
 pub use documents::*;
 pub use events::*;
@@ -117,6 +119,8 @@ macro_rules! instantiate {
             documents_come_back_as_they_were_fetched
             old_documents_are_forgotten
             what_was_learned_is_kept_per_issuer
+            changes_come_back_newest_first
+            old_changes_are_forgotten
             settings_are_replaced
             configuration_keeps_its_order_and_its_numbers
             texts_of_any_kind_survive

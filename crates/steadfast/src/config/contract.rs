@@ -43,11 +43,13 @@ impl Lookup {
 
 /// How the provider documents that a repeat is safe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DuplicateKey {
     /// Where the key stands in the arguments (JSONPath).
     pub argument: String,
     /// How long the provider remembers it.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, pattern = "^([0-9]+ ?(ms|s|m|h|d)|0)$"))]
     pub retention: Span,
     /// What the key is scoped to.
     #[serde(default)]
@@ -68,6 +70,7 @@ pub struct DuplicateKey {
 
 /// How the original operation can be looked up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Lookup {
     /// A tool with `effect = "read"`.
@@ -85,5 +88,6 @@ pub struct Lookup {
     pub absent_is_definitive: bool,
     /// … and after how long.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, pattern = "^([0-9]+ ?(ms|s|m|h|d)|0)$"))]
     pub settle_after: Option<Span>,
 }

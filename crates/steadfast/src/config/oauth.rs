@@ -8,6 +8,7 @@ use url::Url;
 
 /// `oauth = { … }` of a server: as which client to ask for tokens, and for whom.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Oauth {
     /// Who gives the grant.
@@ -34,6 +35,7 @@ pub struct Oauth {
 
 /// Who gives the grant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum GrantType {
     /// A person, who signs in.
@@ -48,6 +50,7 @@ pub enum GrantType {
 
 /// `oauth.identity = { … }`: the identity provider of an organisation, and the person whom it vouches for.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
     /// The identity provider.
@@ -66,6 +69,7 @@ pub struct Identity {
 
 /// What an identity provider issues when somebody signs in there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum AssertionType {
     /// An ID token (OpenID Connect Core 1.0 section 2).

@@ -29,6 +29,7 @@ use crate::report::{FaultReport, NextReport};
 
 /// What an examination found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Examination {
     /// The agent, where a connection was examined.
     pub agent: Option<String>,
@@ -54,8 +55,11 @@ pub struct Examination {
 
 /// One step of the walk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = DoctorStep))]
 pub struct Step {
     /// What was looked at.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub check: Check,
     /// How it went.
     pub outcome: Outcome,
@@ -70,6 +74,8 @@ pub struct Step {
 
 /// How a step went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = DoctorOutcome))]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// As it should be.
@@ -84,8 +90,11 @@ pub enum Outcome {
 
 /// What proves a fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = DoctorProof))]
 pub struct Proof {
     /// Where it was seen.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub check: Check,
     /// What was asked.
     pub asked: String,
@@ -95,8 +104,11 @@ pub struct Proof {
 
 /// Who must do what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = DoctorAct))]
 pub struct Act {
     /// `nobody`, `person`, `operator` or `provider`.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub who: Who,
     /// What to do.
     pub what: String,

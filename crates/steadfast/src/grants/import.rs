@@ -21,6 +21,7 @@ use crate::clock;
 
 /// A grant as it is imported. No `Debug`: it holds tokens.
 #[derive(Clone, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Import {
     access_token: String,

@@ -6,12 +6,12 @@ use std::sync::{Arc, Weak};
 
 use steadfast_core::connection::State as Connection;
 use steadfast_core::grant::State;
-use steadfast_core::{Fault, Kind};
-use steadfast_store::SharedStore;
+use steadfast_core::{AgentName, Fault, Kind, ServerName};
+use steadfast_store::{Opening, SharedStore};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 
-use super::{Change, Inner};
+use super::{Change, Inner, Keeper};
 use crate::clock;
 use crate::grants::Owner;
 use crate::link::Link;
@@ -23,7 +23,7 @@ pub(super) async fn keep(
     store: SharedStore,
     ledger: Arc<Ledger>,
     mut changes: broadcast::Receiver<Change>,
-    news: watch::Sender<()>,
+    told: Told,
 ) {
     // What a daemon before this one has told.
     let mut open: Open = match store.notices().await {
@@ -73,9 +73,27 @@ pub(super) async fn keep(
             }
         };
         for link in links {
-            settle(&store, &link, &held, &mut open).await;
+            if settle(&store, &link, &held, &mut open).await {
+                let owner = (link.agent.clone(), link.server.clone());
+                let _ = told.changes.send(owner);
+            }
         }
-        news.send_replace(());
+        told.news.send_replace(());
+    }
+}
+
+/// Who is told of notices.
+pub(super) struct Told {
+    /// Those who write messages, that there may be something to write.
+    pub(super) news: watch::Sender<()>,
+    /// Those who watch, whose notice is another one.
+    pub(super) changes: broadcast::Sender<Owner>,
+}
+
+impl Keeper {
+    /// Whose notices are opened, changed or cleared from now on.
+    pub fn notice_changes(&self) -> broadcast::Receiver<(AgentName, ServerName)> {
+        self.inner.notice_changes.subscribe()
     }
 }
 
@@ -105,7 +123,13 @@ fn of_operations(count: u64) -> Fault {
     Fault::new(Kind::OperationsHeld, message)
 }
 
-async fn settle(store: &SharedStore, link: &Link, waiting: &BTreeMap<Owner, u64>, open: &mut Open) {
+/// Opens, changes or clears the notice of a connection. Whether it is another one then.
+async fn settle(
+    store: &SharedStore,
+    link: &Link,
+    waiting: &BTreeMap<Owner, u64>,
+    open: &mut Open,
+) -> bool {
     let owner = (link.agent.clone(), link.server.clone());
     let state = link.view.lock().state.clone();
     let held = link.credential.held();
@@ -138,15 +162,16 @@ async fn settle(store: &SharedStore, link: &Link, waiting: &BTreeMap<Owner, u64>
                 tracing::error!(%error, "a notice cannot be cleared");
             }
             let told = store.open_notice(&owner.0, &owner.1, fault, clock::wall());
-            told.await.map(|_| ())
+            told.await.map(|opening| opening != Opening::Unchanged)
         }
         None if is_over && open.remove(&owner).is_some() => {
             let cleared = store.clear_notice(&owner.0, &owner.1, clock::wall());
-            cleared.await.map(|_| ())
+            cleared.await
         }
-        None => Ok(()),
+        None => Ok(false),
     };
-    if let Err(error) = outcome {
+    outcome.unwrap_or_else(|error| {
         tracing::error!(%error, "a notice cannot be kept");
-    }
+        false
+    })
 }

@@ -10,6 +10,7 @@ use crate::report::rfc3339;
 
 /// One operation, as people and agents see it. What the call says is not in it, only its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OperationReport {
     /// `op_…`.
     pub id: String,
@@ -22,6 +23,7 @@ pub struct OperationReport {
     /// `intended`, `sent`, `observed`, `not_observed`, `reconciling`, `confirmed`, `no_effect`, `held`, `abandoned`.
     pub state: String,
     /// Whether it ran, as far as it is known.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub executed: Executed,
     /// When it was recorded (RFC 3339).
     pub intended_at: String,
@@ -49,6 +51,7 @@ pub struct OperationReport {
 
 /// Everything on record of one operation, for somebody who was not there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OperationDetails {
     /// The operation.
     #[serde(flatten)]
@@ -67,11 +70,13 @@ pub struct OperationDetails {
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EvidenceReport {
     /// When (RFC 3339).
     pub at: String,
     /// What, with its own members.
     #[serde(flatten)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub what: Value,
     /// The state that was entered.
     pub state: String,
