@@ -13,6 +13,7 @@ mod admin;
 mod agents;
 mod body;
 mod clock;
+mod console;
 mod credential;
 pub mod directory;
 mod ending;

@@ -189,7 +189,8 @@ pub fn paragraphs(reports: &[Report], now: Timestamp) -> String {
 }
 
 /// How far ahead a time is.
-fn until(at: &str, now: Timestamp) -> String {
+#[must_use]
+pub fn until(at: &str, now: Timestamp) -> String {
     match at.parse::<Timestamp>().map(|at| (at - now).as_secs()) {
         Ok(seconds) if seconds > 0 => format!("in {}", length(seconds)),
         Ok(_) => "now".to_owned(),
@@ -198,7 +199,8 @@ fn until(at: &str, now: Timestamp) -> String {
 }
 
 /// Seconds as people say them, in the two largest units.
-fn length(seconds: i64) -> String {
+#[must_use]
+pub fn length(seconds: i64) -> String {
     let seconds = seconds.max(0);
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
     match (days, hours, minutes) {

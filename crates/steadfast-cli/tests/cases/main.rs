@@ -7,6 +7,7 @@ mod bridge;
 mod catalog;
 mod common;
 mod connect;
+mod console;
 mod doctor;
 mod grants;
 mod merged;

@@ -29,7 +29,7 @@ use crate::clock;
 use crate::problem::{Problem, sanitised};
 
 /// Whoever has the admin token.
-pub(super) const ADMIN: &str = "admin";
+pub(crate) const ADMIN: &str = "admin";
 
 /// The header in which the command line says which user of its machine ran it.
 const USER: &str = "steadfast-user";

@@ -12,7 +12,7 @@ mod grants;
 mod monitoring;
 pub(crate) mod oauth;
 mod openapi;
-mod operations;
+pub(crate) mod operations;
 mod sign_in;
 mod vault;
 
@@ -82,7 +82,7 @@ pub(crate) fn router(state: State) -> Router {
         ))
         .with_state(Arc::clone(&state));
     Router::new()
-        .route("/", get(front))
+        .merge(crate::console::router(Arc::clone(&state)))
         .merge(monitoring::routes().with_state(Arc::clone(&state)))
         .merge(oauth::routes().with_state(state))
         .nest(ROOT, api)
@@ -106,15 +106,6 @@ fn api() -> OpenApiRouter<Shared> {
 
 async fn described(document: Bytes) -> Response {
     ([(CONTENT_TYPE, "application/json")], document).into_response()
-}
-
-async fn front() -> Response {
-    let text = "Steadfast is running.\n\n\
-        The console comes with a later version. Until then:\n\n    \
-        steadfast status            what every agent is connected to\n    \
-        steadfast status --watch    the same, as it changes\n\n\
-        The admin API is at /api/v1, agents connect to /mcp/{server}.\n";
-    text.into_response()
 }
 
 /// Every call of the API carries the admin token.

@@ -168,7 +168,7 @@ fn unknown(id: &str) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, code::NOT_FOUND, detail)
 }
 
-fn refused(id: &str, error: NotDecided) -> Problem {
+pub(crate) fn refused(id: &str, error: NotDecided) -> Problem {
     match error {
         NotDecided::Unknown => unknown(id),
         NotDecided::Refused(why) => {

@@ -53,9 +53,9 @@ impl Narrator {
             &format!("{url}, its delays scaled down to a second"),
         )?;
         self.labelled("the agent's key", key)?;
-        self.output.line(
-            "\nThe console comes with a later version. The connections, from another terminal:\n",
-        )?;
+        self.output.line(format!(
+            "\nThe console is at {url}/ (its admin token is in the command below). The connections, from another terminal:\n",
+        ))?;
         self.output.line(format!("{}\n", status_command(stage)))
     }
 
