@@ -7,11 +7,11 @@ use testkit::{Agent, Behaviour, Daemon, Server};
 use super::log_message;
 use crate::common::{LIMIT, agent, daemon};
 
-/// The id of the last event of a stream so far.
-fn last_id(stream: &EventStream) -> String {
-    let text = String::from_utf8_lossy(stream.raw()).into_owned();
-    let mut ids = text.lines().filter_map(|line| line.strip_prefix("id: "));
-    ids.next_back().unwrap().to_owned()
+/// The id that a stream begins with.
+async fn primed(stream: &mut EventStream) -> String {
+    let seen = tokio::time::timeout(LIMIT, stream.next()).await;
+    let seen = seen.unwrap().unwrap().unwrap();
+    seen.event().unwrap().id.clone().unwrap()
 }
 
 /// The next message, and the id that it came with.
@@ -57,9 +57,7 @@ async fn slow_call(server: &Server, agent: &Agent, gate: &str) -> String {
     });
     let mut call = agent.start("tools/call", params).await.unwrap();
     server.gates().arrived(gate, 1).await;
-    let stream = call.stream().await.unwrap();
-    stream.next().await.unwrap().unwrap();
-    last_id(stream)
+    primed(call.stream().await.unwrap()).await
 }
 
 /// Numbers that look random, the same in each run.
@@ -85,9 +83,8 @@ async fn a_killed_daemon_loses_no_event_and_repeats_none() {
     let mut numbers = Seeded(7);
     let mut sent = 0;
     let mut live = agent.open_get(None).await.unwrap();
-    live.next().await.unwrap();
     // Where each event is, by the cursor after it; the first cursor is before all of them.
-    let mut cursors = vec![last_id(&live)];
+    let mut cursors = vec![primed(&mut live).await];
     for round in 0..4 {
         let until = EVENTS * (round + 1);
         let open = |_: &testkit::RequestLog| server.open_streams() == 1;
@@ -194,6 +191,49 @@ async fn an_answer_waits_for_its_agent_over_a_restart() {
     assert_eq!(server.log().count("tools/call"), 1, "{}", server.log());
 }
 
+/// Two calls on one stream (2025-03-26 has batches): what was answered before a kill is replayed, and only what was not is
+/// told as not observed.
+#[tokio::test]
+async fn of_two_calls_on_one_stream_each_is_told_what_is_true() {
+    let server = Server::start(Behaviour::legacy("2025-11-25")).await;
+    let mut daemon = daemon(&server).start().await.unwrap();
+    daemon.wait_state("dev", "fake", "connected").await.unwrap();
+    let agent = daemon.legacy_agent("dev", "fake").await.unwrap();
+    let agent = agent.with_revision("2025-03-26");
+    agent.initialize().await.unwrap();
+    let call = |gate: &str| {
+        let params = json!({
+            "name": "slow", "arguments": { "gate": gate }, "_meta": { "progressToken": gate },
+        });
+        json!({ "jsonrpc": "2.0", "id": gate, "method": "tools/call", "params": params })
+    };
+    let batch = json!([call("one"), call("two")]);
+    let headers = agent.headers(None);
+    let headers: Vec<(&str, &str)> = headers.iter().map(|(name, it)| (&**name, &**it)).collect();
+    let body = batch.to_string();
+    let (answer, ()) = tokio::join!(agent.raw_post(&headers, body.as_bytes()), async {
+        server.gates().arrived("one", 1).await;
+        server.gates().arrived("two", 1).await;
+        server.open("one");
+    });
+    let mut stream = answer.unwrap().events();
+    let cursor = primed(&mut stream).await;
+    let (answered, _) = next(&mut stream).await;
+    assert_eq!(answered["id"], "one", "{answered}");
+    daemon.kill9().await.unwrap();
+    restarted(&mut daemon).await;
+
+    let told = rest(&agent, &cursor).await;
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert_eq!(told[0], answered);
+    assert_eq!(told[1]["id"], "two");
+    let said = &told[1]["result"]["_meta"]["dev.steadfast/operation"];
+    assert_eq!(said["state"], "not_observed", "{said}");
+    assert!(said["id"].is_string(), "{said}");
+    assert_eq!(server.log().count("tools/call"), 2, "{}", server.log());
+    server.open("two");
+}
+
 /// Who asks decides: another session of the same agent gets nothing, and another agent does not even learn that there is
 /// such a session. After a restart as before.
 #[tokio::test]
@@ -239,8 +279,7 @@ async fn a_stream_is_resumed_with_the_new_key() {
     let daemon = daemon(&server).start().await.unwrap();
     let agent = agent(&daemon).await;
     let mut live = agent.open_get(None).await.unwrap();
-    live.next().await.unwrap();
-    let cursor = last_id(&live);
+    let cursor = primed(&mut live).await;
     daemon.new_agent_key("dev").await.unwrap();
     while let Some(seen) = live.next().await.unwrap() {
         assert_eq!(seen.message(), None);
