@@ -123,13 +123,20 @@ pub fn modern_refusal(answer: &Answer<'_>) -> Option<&'static Rule> {
     first(answer, |rule| rule.meaning.is_modern())
 }
 
-/// Whether only a server of the era that the request was not sent in says such a thing: what was
-/// learned of the server is no longer true. A draft's codes say nothing in the legacy era (PV-10).
+/// Whether only a server of the era that the request was not sent in says such a thing, or one that does not speak
+/// its revision any more: what was learned of the server is no longer true. A draft's codes say nothing in the
+/// legacy era (PV-10).
 #[must_use]
 pub fn other_era(answer: &Answer<'_>) -> Option<&'static Rule> {
     first(answer, |rule| match answer.era {
         Era::Legacy => rule.meaning.is_modern() && rule.refused && rule.texts.is_empty(),
-        Era::Modern => rule.meaning == Meaning::SessionWanted && rule.refused,
+        Era::Modern => {
+            rule.refused
+                && matches!(
+                    rule.meaning,
+                    Meaning::SessionWanted | Meaning::VersionUnsupported
+                )
+        }
     })
 }
 

@@ -302,7 +302,10 @@ fn a_change_of_era_is_recognised_from_either_side() {
         (json(400, &version), Some("version-unsupported")),
         (modern(400, &wanted), Some("session-wanted")),
         (modern(404, "Invalid session ID"), Some("session-wanted")),
+        // The revision is not what it was, in whichever era.
+        (modern(400, &version), Some("version-unsupported")),
         // In their own era these are no change; and neither is what proves nothing.
+        (modern(200, &version), None),
         (modern(400, &mismatch), None),
         (json(400, &wanted), None),
         (json(200, &mismatch), None),

@@ -445,7 +445,7 @@ async fn check(link: &Arc<Link>, route: &Arc<Route>) -> Result<Health, Fault> {
     // Every modern server must know server/discover.
     let modern_no_more = unknown && route.era() == Era::Modern;
     if modern_no_more || quirks::other_era(&answer).is_some() {
-        let message = "the server speaks another era now";
+        let message = "the server speaks another era or revision now";
         return Err(Fault::new(Kind::SessionLost, message));
     }
     let refuses = asked.status >= 500 || matches!(asked.status, 401 | 403 | 429);

@@ -60,7 +60,8 @@ impl Attempt<'_> {
         }
         if quirks::other_era(&answer).is_some() {
             // 2026-07-28 versioning: "re-probing if the cached assumption later fails".
-            let fault = Fault::new(Kind::SessionLost, "the server speaks another era now");
+            let said = "the server speaks another era or revision now";
+            let fault = Fault::new(Kind::SessionLost, said);
             self.link.lost(generation, fault);
             return Tried::Again {
                 after: Some(generation),
