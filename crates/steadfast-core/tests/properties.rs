@@ -324,12 +324,15 @@ fn terms(pick: u8) -> Terms {
 
 fn operation_event(one: Move, step: u64) -> operation::Event {
     use operation::{Event, Finding, Said, Verdict};
-    let finding = match one.pick % 4 {
+    let finding = match one.pick % 5 {
         0 => Finding::Found {
             record: "{}".into(),
         },
         1 => Finding::Absent,
         2 => Finding::Unclear { why: "two".into() },
+        3 => Finding::Working {
+            again_after: Some(Millis::secs(u64::from(one.pick))),
+        },
         _ => Finding::Unreachable {
             fault: fault(one.pick),
         },

@@ -20,7 +20,7 @@ use steadfast_core::now::Millis;
 use steadfast_core::{Effect, connection, gate, session, sleep, stream};
 use url::Url;
 
-pub use contract::{DuplicateKey, Lookup};
+pub use contract::{DuplicateKey, Idempotency, Lookup};
 pub use notify::{Email, Notify, Webhook};
 pub use oauth::{AssertionType, GrantType, Identity, Oauth};
 pub use renewal::Renewal;
@@ -334,6 +334,9 @@ pub struct Server {
     /// The OAuth client, where it is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oauth: Option<Oauth>,
+    /// That the server keeps keys of calls by itself, where it advertises that (SEP-3182); off unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency: Option<Idempotency>,
     /// Policies of single tools.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, Tool>,
@@ -373,6 +376,7 @@ impl Server {
             cookies: false,
             allow_private_network: false,
             oauth: None,
+            idempotency: None,
             tools: BTreeMap::new(),
         }
     }

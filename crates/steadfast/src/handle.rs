@@ -31,6 +31,7 @@ pub(crate) struct HandleInner {
     notice: Mutex<Option<Option<Notice>>>,
     conversation: Option<IdHash>,
     departure: Mutex<Departure>,
+    release: Mutex<Release>,
     asides: Mutex<Asides>,
 }
 
@@ -48,6 +49,13 @@ pub struct Notice {
 struct Departure {
     has_left: bool,
     tracked: Weak<Tracked>,
+}
+
+/// Whether the caller is let go before the call is over.
+#[derive(Debug, Default)]
+struct Release {
+    is_released: bool,
+    waker: Option<Waker>,
 }
 
 /// A consequential call goes on without its agent, which may come back for the response.
@@ -128,6 +136,32 @@ impl CallHandle {
     pub fn operation(&self) -> Option<OperationId> {
         let tracked = self.inner.departure.lock().tracked.upgrade()?;
         Some(tracked.id().clone())
+    }
+
+    /// The caller gets [`crate::Failure::Cancelled`] now, and nothing more: the call is read on without it.
+    pub(crate) fn release(&self) {
+        let mut release = self.inner.release.lock();
+        release.is_released = true;
+        let waker = release.waker.take();
+        drop(release);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Whether the caller was let go.
+    pub(crate) fn is_released(&self) -> bool {
+        self.inner.release.lock().is_released
+    }
+
+    /// Waits until the caller is let go.
+    pub(crate) fn poll_released(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut release = self.inner.release.lock();
+        if release.is_released {
+            return Poll::Ready(());
+        }
+        release.waker = Some(cx.waker().clone());
+        Poll::Pending
     }
 
     /// Whether nothing is done for the call any more: only this handle of it is left.

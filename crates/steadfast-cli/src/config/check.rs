@@ -24,6 +24,7 @@ pub(super) fn check(file: &File, tree: &Tree<'_>, listen: Option<SocketAddr>) ->
     checker.store(file);
     checker.delays(file);
     checker.renewal(file);
+    checker.repeat(file);
     if let Some(webhook) = &file.notify.webhook {
         checker.web_address(&["notify", "webhook"], webhook);
     }
@@ -214,6 +215,25 @@ impl Checker<'_, '_> {
         if file.sign_in.attempt_lifetime == Span::default() {
             let why = "must be longer than zero, or nobody can sign in";
             self.refuse(&["sign_in", "attempt_lifetime"], why);
+        }
+    }
+
+    /// A lookup that may take no time finds nothing out.
+    fn repeat(&mut self, file: &File) {
+        let repeat = &file.repeat;
+        for (key, span) in [
+            ("lookup_first", repeat.lookup_first),
+            ("lookup_max", repeat.lookup_max),
+            ("lookup_limit", repeat.lookup_limit),
+        ] {
+            if span == Span::default() {
+                self.refuse(&["repeat", key], "must be longer than zero");
+            }
+        }
+        if repeat.lookup_max < repeat.lookup_first {
+            let (max, first) = (repeat.lookup_max, repeat.lookup_first);
+            let why = format!("is {max}, less than repeat.lookup_first, which is {first}");
+            self.refuse(&["repeat", "lookup_max"], why);
         }
     }
 

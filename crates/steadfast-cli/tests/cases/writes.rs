@@ -1,11 +1,18 @@
 //! Writes whose answer is an error, or does not come: they are never sent twice. Declared reads are, once.
 
 mod answers;
+mod cancelled;
+mod idempotency;
+mod labels;
+mod late;
 pub(crate) mod ledger;
 mod losses;
+mod notices;
 mod policies;
 mod pool;
+mod procedure;
 mod statuses;
+mod tasks;
 
 use std::time::Duration;
 

@@ -17,12 +17,14 @@
 //!
 //! Whether an identical call is a further call or a repeat of this one is decided in [`admission`]; what a
 //! contract allows, in [`contract`]; what the answer to a lookup proves, in [`lookup`]; what identical calls have in
-//! common, in [`digest`]; where a provider's key stands, in [`place`].
+//! common, in [`digest`]; where a provider's key stands, in [`place`]; how a server says that it keeps keys itself, in
+//! [`idempotency`].
 //! The table of transitions is drawn from the tests: `docs/machines/operation.md`.
 
 pub mod admission;
 pub mod contract;
 pub mod digest;
+pub mod idempotency;
 pub mod lookup;
 pub mod place;
 mod record;
@@ -185,6 +187,11 @@ pub enum Finding {
     Unclear {
         /// What.
         why: String,
+    },
+    /// The server is still at work on the task that it made of the call.
+    Working {
+        /// How long it asks to wait before it is asked again.
+        again_after: Option<Millis>,
     },
     /// The provider could not be asked.
     Unreachable {

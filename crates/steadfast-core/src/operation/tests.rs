@@ -388,6 +388,35 @@ fn a_task_is_followed_instead_of_repeated() {
 }
 
 #[test]
+fn a_task_is_followed_for_as_long_as_its_server_is_at_work_on_it() {
+    let mut played = Played::sent(Contract::default());
+    let task = "task-1".into();
+    played.used(Event::TaskStarted { task });
+    played.lose();
+    let working = |seconds| Finding::Working {
+        again_after: Some(Millis::secs(seconds)),
+    };
+    for _ in 0..3 * played.policy.lookup_tries {
+        assert_eq!(played.look_up(working(20)), []);
+        let wait = deadline(&played.state).unwrap().at.since(played.now.mono);
+        assert!(wait >= Millis::secs(20), "{wait:?}");
+        assert!(wait <= played.policy.lookup_max, "{wait:?}");
+    }
+    assert_eq!(played.state.name(), "reconciling");
+    // A server that asks for nothing, or for next to nothing, is not asked without end.
+    played.look_up(working(0));
+    let wait = deadline(&played.state).unwrap().at.since(played.now.mono);
+    assert!(wait >= played.policy.lookup_first, "{wait:?}");
+    let unclear = || Finding::Unclear {
+        why: "the task is gone".into(),
+    };
+    for _ in 1..played.policy.lookup_tries {
+        played.look_up(unclear());
+    }
+    assert_eq!(played.look_up(unclear()), [Action::Tell]);
+}
+
+#[test]
 fn legs_of_one_call_are_one_operation() {
     let mut played = Played::sent(Contract::default());
     let asked = Event::Answered {

@@ -174,6 +174,10 @@ fn events() -> Vec<(&'static str, Event)> {
             looked_up(Finding::Unclear { why: "seen".into() }),
         ),
         (
+            "still at work",
+            looked_up(Finding::Working { again_after: None }),
+        ),
+        (
             "not to be asked",
             looked_up(Finding::Unreachable {
                 fault: fault(Kind::Network),

@@ -182,9 +182,8 @@ fn not_observed_text(what: &NotObserved) -> String {
             what.server
         ),
         Executed::Unknown | Executed::Yes => format!(
-            "The result of {name} was not observed: {evidence}. Whether it was executed is not known. \
-             Do not call it again before you have found out at the server `{}`.",
-            what.server
+            "The result of {name} was not observed: {evidence}. Whether it was executed is not known. {}",
+            instead_of_a_repeat(what)
         ),
     };
     if let Some(report) = &what.connection {
@@ -195,6 +194,20 @@ fn not_observed_text(what: &NotObserved) -> String {
         text.push_str(&person_needed(report));
     }
     text
+}
+
+/// What the model is to do instead of calling it again.
+fn instead_of_a_repeat(what: &NotObserved) -> String {
+    let server = &what.server;
+    let Some(operation) = &what.operation else {
+        return format!("Do not call it again before you have found out at the server `{server}`.");
+    };
+    let next = match &operation.next {
+        Some(next) => next.clone(),
+        None => format!("a person finds out at the server `{server}`"),
+    };
+    let id = &operation.id;
+    format!("Do not call it again: it is on record as the operation {id}. Next: {next}.")
 }
 
 /// The response to a call while the server is not available.

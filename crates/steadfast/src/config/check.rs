@@ -9,7 +9,7 @@ use steadfast_core::operation::place::Place;
 use steadfast_core::reference::Template;
 use url::Url;
 
-use super::{Lookup, Server, Tool};
+use super::{Lookup, Server, Span, Tool};
 
 /// Headers that the keeper sets itself, from what it sends.
 const OWN_HEADERS: &[&str] = &[
@@ -108,6 +108,12 @@ impl Checker {
             self.references(&place, value);
         }
         self.oauth(server);
+        if let Some(kept) = &server.idempotency
+            && kept.retention == Span::default()
+        {
+            let place = ["idempotency", "retention"];
+            self.refuse(&place, "must be longer than zero");
+        }
         for (tool, policy) in &server.tools {
             self.tool(server, tool, policy);
         }

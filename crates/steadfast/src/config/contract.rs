@@ -41,6 +41,32 @@ impl Lookup {
     }
 }
 
+/// That a server's `idempotencyKey` parameter is used, where the server advertises it (`tools.idempotency`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Idempotency {
+    /// How long the server remembers a key.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, pattern = "^([0-9]+ ?(ms|s|m|h|d)|0)$"))]
+    pub retention: Span,
+}
+
+impl Idempotency {
+    /// What SEP-3182 promises: a key that is in use is refused, one that comes with other arguments too, and a call that
+    /// was answered is answered again before its tool runs, so that nobody behind the server sees it twice.
+    #[must_use]
+    pub const fn contract(&self) -> KeyContract {
+        KeyContract {
+            present: true,
+            retention: self.retention.0,
+            atomic: true,
+            payload_bound: true,
+            account_scoped: true,
+            propagated: true,
+        }
+    }
+}
+
 /// How the provider documents that a repeat is safe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -26,26 +26,22 @@ pub(super) async fn keep(
     told: Told,
 ) {
     // What a daemon before this one has told.
-    let mut open: Open = match store.notices().await {
-        Ok(notices) => notices
-            .into_iter()
-            .filter(|notice| notice.cleared_at.is_none())
-            .map(|notice| ((notice.agent, notice.server), notice.fault.kind))
-            .collect(),
-        Err(error) => {
-            tracing::warn!(%error, "notices cannot be read");
-            Open::new()
-        }
-    };
+    let mut open = open_notices(&store).await.unwrap_or_default();
     let mut held = held_operations(&store).await;
     loop {
         let changed = tokio::select! {
             changed = changes.recv() => changed,
             () = ledger.held_changed() => {
+                // It may have been another daemon that told of them.
+                open = open_notices(&store).await.unwrap_or(open);
                 held = held_operations(&store).await;
                 Err(RecvError::Lagged(0))
             }
         };
+        if !held.is_empty() {
+            // They may have been settled at another daemon.
+            held = held_operations(&store).await;
+        }
         let changed = match changed {
             Ok(Change::Connection(report)) => {
                 Some((report.agent.as_str().into(), report.server.as_str().into()))
@@ -100,6 +96,21 @@ impl Keeper {
 /// The notices that are open, and why.
 type Open = BTreeMap<Owner, Kind>;
 
+/// As they are stored; `None` where they cannot be read.
+async fn open_notices(store: &SharedStore) -> Option<Open> {
+    match store.notices().await {
+        Ok(notices) => {
+            let open = notices.into_iter().filter(|it| it.cleared_at.is_none());
+            let kinds = open.map(|it| ((it.agent, it.server), it.fault.kind));
+            Some(kinds.collect())
+        }
+        Err(error) => {
+            tracing::warn!(%error, "notices cannot be read");
+            None
+        }
+    }
+}
+
 /// How many operations of each connection wait for a person.
 async fn held_operations(store: &SharedStore) -> BTreeMap<Owner, u64> {
     match store.held_operations().await {
@@ -121,6 +132,19 @@ fn of_operations(count: u64) -> Fault {
     };
     let message = format!("{calls} for a person: nobody knows whether they had their effect");
     Fault::new(Kind::OperationsHeld, message)
+}
+
+/// What is shown where there is one row for both. What keeps the connection from working goes first: it must be mended
+/// before anything can be looked up; the other is said behind it, so that neither is hidden.
+fn both(connection: Option<Fault>, operations: Option<Fault>) -> Option<Fault> {
+    match (connection, operations) {
+        (Some(mut fault), Some(operations)) => {
+            let first = fault.message.trim_end_matches('.');
+            fault.message = format!("{first}. Besides, {}", operations.message);
+            Some(fault)
+        }
+        (fault, operations) => fault.or(operations),
+    }
 }
 
 /// Opens, changes or clears the notice of a connection. Whether it is another one then.
@@ -146,16 +170,20 @@ async fn settle(
         | Connection::Connected { .. }
         | Connection::Retrying { .. } => of_grant,
     };
-    // What keeps the connection from working goes first: it must be mended before anything can be looked up.
     let of_operations = waiting.get(&owner).map(|count| of_operations(*count));
-    let is_over = is_settled || open.get(&owner) == Some(&Kind::OperationsHeld);
-    let outcome = match wanted.as_ref().or(of_operations.as_ref()) {
+    let is_of_operations = open.get(&owner) == Some(&Kind::OperationsHeld);
+    let is_over = is_settled || is_of_operations;
+    if wanted.is_none() && !is_over && open.contains_key(&owner) {
+        // Somebody has acted, and whether that mended it is not known yet.
+        return false;
+    }
+    let shown = both(wanted, of_operations);
+    let outcome = match &shown {
         Some(fault) => {
-            let before = open.insert(owner.clone(), fault.kind);
-            let is_other = before.is_some_and(|before| {
-                (before == Kind::OperationsHeld) != (fault.kind == Kind::OperationsHeld)
-            });
-            if is_other
+            let was_open = open.insert(owner.clone(), fault.kind).is_some();
+            let is_other = is_of_operations != (fault.kind == Kind::OperationsHeld);
+            if was_open
+                && is_other
                 && let Err(error) = store.clear_notice(&owner.0, &owner.1, clock::wall()).await
             {
                 // It is another matter, which people are told anew.

@@ -213,7 +213,10 @@ impl Ledger {
 
     /// Gives what is known of an operation to the call that asks for it; once, unless it has a key. `None` where another
     /// call was faster.
-    async fn hand_over(&self, record: OperationRecord) -> Result<Option<Admitted>, Error> {
+    pub(super) async fn hand_over(
+        &self,
+        record: OperationRecord,
+    ) -> Result<Option<Admitted>, Error> {
         let response = match record.state {
             State::Observed { .. } => self.vault.open_result(&record)?,
             State::Intended { .. }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use steadfast_core::operation::Finding;
 use steadfast_core::operation::lookup::Lookup;
 use steadfast_core::wire::envelope;
-use steadfast_core::{Fault, Kind, Revision, bridge};
+use steadfast_core::{Fault, Kind, Millis, Revision, bridge};
 use steadfast_store::{ExposeSecret as _, OperationRecord};
 
 use super::Ledger;
@@ -35,6 +35,14 @@ impl Found {
         }
     }
 
+    /// Whether it says anything about what became of the call.
+    const fn is_telling(&self) -> bool {
+        match self.finding {
+            Finding::Found { .. } | Finding::Absent | Finding::Working { .. } => true,
+            Finding::Unclear { .. } | Finding::Unreachable { .. } => false,
+        }
+    }
+
     pub(super) fn unclear(why: impl Into<String>) -> Self {
         Self::only(Finding::Unclear { why: why.into() })
     }
@@ -43,15 +51,21 @@ impl Found {
 impl Ledger {
     /// Asks the server, as the contract says.
     pub(super) async fn ask(&self, link: &Arc<Link>, record: &OperationRecord) -> Found {
-        match (&record.contract.lookup, &record.state.trail().task) {
-            (Some(contract), _) => {
+        let followed = match &record.state.trail().task {
+            Some(task) => Some(follow(link, task).await),
+            None => None,
+        };
+        match (followed, &record.contract.lookup) {
+            (Some(found), _) if found.is_telling() => found,
+            // A task that is gone, or was cancelled, leaves the provider's records to be asked.
+            (_, Some(contract)) => {
                 let lookup = match Lookup::compile(contract) {
                     Ok(lookup) => lookup,
                     Err(invalid) => return Found::unclear(invalid.to_string()),
                 };
                 self.look_up(link, record, &contract.tool, &lookup).await
             }
-            (None, Some(task)) => follow(link, task).await,
+            (Some(found), None) => found,
             (None, None) => Found::unclear("there is nothing to ask by"),
         }
     }
@@ -127,6 +141,14 @@ async fn follow(link: &Arc<Link>, task: &str) -> Found {
         .get("status")
         .and_then(Value::as_str)
         .unwrap_or_default();
+    if status == "working" {
+        let again_after = ["pollIntervalMs", "pollInterval"]
+            .iter()
+            .find_map(|name| state.get(name).and_then(Value::as_u64));
+        return Found::only(Finding::Working {
+            again_after: again_after.map(Millis),
+        });
+    }
     if !matches!(status, "completed" | "failed") {
         // A task that was cancelled may have done its work before.
         return Found::unclear(format!(

@@ -4,15 +4,15 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
-use steadfast_core::operation::Contract;
 use steadfast_core::operation::digest::canonical;
 use steadfast_core::operation::place::Place;
+use steadfast_core::operation::{Contract, idempotency};
 use steadfast_core::wire::{envelope, json, splice};
 use steadfast_core::{AgentName, ServerName};
 use steadfast_store::{Digest, OperationSecrets, SecretString};
 
 use crate::call::{Call, WhyKeptBack};
-use crate::config::Tool;
+use crate::config::{Idempotency, Tool};
 use crate::handle::CallHandle;
 
 /// What of `_meta` is for the ledger (interface, "When a result was not observed").
@@ -30,6 +30,16 @@ pub(crate) struct Asked<'a> {
     pub(crate) handle: &'a CallHandle,
     /// What the operator says about the tool.
     pub(crate) policy: Option<&'a Tool>,
+    /// Where the server keeps keys of calls by itself, and the operator counts on it.
+    pub(crate) idempotency: Option<&'a Idempotency>,
+}
+
+impl Asked<'_> {
+    /// Whether a repeat of it would count on nothing but what the server says of itself.
+    pub(crate) fn counts_on_server(&self) -> bool {
+        let of_tool = self.policy.and_then(|tool| tool.duplicate_key.as_ref());
+        of_tool.is_none() && self.idempotency.is_some()
+    }
 }
 
 /// A call as the ledger looks at it.
@@ -96,8 +106,7 @@ impl<'a> Reading<'a> {
     /// Finds the provider's key in the call, or puts one there where the contract says that we may. Where it stands,
     /// from the params on.
     fn find_key(&mut self) -> Option<Place> {
-        let contract = self.asked.policy?.duplicate_key.as_ref()?;
-        let place = self.place_of_key()?;
+        let (place, may_make_one) = self.place_of_key()?;
         let call = self.asked.call;
         let whole = call.params.whole.clone()?;
         let found = place.find(&call.message, whole.clone());
@@ -106,7 +115,7 @@ impl<'a> Reading<'a> {
             Some(raw) if raw != b"null" && raw != b"\"\"" => {
                 self.provider_key = Some(String::from_utf8_lossy(raw).into_owned());
             }
-            Some(_) | None if contract.inject => {
+            Some(_) | None if may_make_one => {
                 let key = splice::quote(&made_key()?);
                 self.message = Some(self.with_key(&key)?);
                 self.provider_key = Some(key);
@@ -116,25 +125,43 @@ impl<'a> Reading<'a> {
         Some(place)
     }
 
-    /// Where the provider's key stands, from the params on.
-    fn place_of_key(&self) -> Option<Place> {
-        let contract = self.asked.policy?.duplicate_key.as_ref()?;
-        let below = contract.argument.strip_prefix('$')?;
-        Place::read(&format!("$.arguments{below}")).ok()
+    /// Where the provider's key stands, from the params on, and whether we may make one. What the operator says about
+    /// the tool goes first.
+    fn place_of_key(&self) -> Option<(Place, bool)> {
+        let of_tool = self
+            .asked
+            .policy
+            .and_then(|tool| tool.duplicate_key.as_ref());
+        let (path, may_make_one) = match of_tool {
+            Some(key) => {
+                let below = key.argument.strip_prefix('$')?;
+                (Cow::from(format!("$.arguments{below}")), key.inject)
+            }
+            None => {
+                self.asked.idempotency?;
+                (Cow::from(idempotency::PLACE), true)
+            }
+        };
+        Some((Place::read(&path).ok()?, may_make_one))
     }
 
     /// The message with this key (raw JSON) in it.
     pub(super) fn with_key(&self, key: &str) -> Option<Bytes> {
         let call = self.asked.call;
         let whole = call.params.whole.clone()?;
-        let message = self.place_of_key()?.put(&call.message, whole, key)?;
+        let (place, _) = self.place_of_key()?;
+        let message = place.put(&call.message, whole, key)?;
         Some(Bytes::from(message))
     }
 
     pub(super) fn contract(&self) -> Contract {
         let has_key = self.provider_key.is_some();
         let policy = self.asked.policy;
-        policy.map_or_else(Contract::default, |tool| tool.contract(has_key))
+        let mut contract = policy.map_or_else(Contract::default, |tool| tool.contract(has_key));
+        if contract.duplicate_key.is_none() && has_key {
+            contract.duplicate_key = self.asked.idempotency.map(Idempotency::contract);
+        }
+        contract
     }
 
     /// What is sealed: the params as they leave.

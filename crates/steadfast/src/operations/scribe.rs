@@ -133,7 +133,8 @@ impl Scribe {
                 }
             }
             Work::NotTaken(response) => {
-                let untaken = matches!(self.record.state, State::Observed { .. });
+                // What came late was never for this call: it is kept already.
+                let untaken = matches!(self.record.state, State::Observed { late: false, .. });
                 if untaken && !self.is_new {
                     self.not_taken(Some(&response)).await;
                 }

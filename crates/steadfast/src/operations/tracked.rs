@@ -12,11 +12,12 @@ use steadfast_core::effect::Executed;
 use steadfast_core::operation::{Action, Event, State};
 use steadfast_core::{Mono, OperationId, RpcId};
 use steadfast_store::{Digest, Error, OperationRecord, Problem, Version};
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{mpsc, oneshot};
 
 use super::live::SameCall;
 use super::scribe::{Scribe, Work};
-use super::{Fed, Ledger, OperationReport, unwritten};
+use super::{Admitted, Fed, Ledger, OperationReport, unwritten};
 use crate::call::{NotObserved, WhyKeptBack};
 
 /// The longest that an answer waits to be on record.
@@ -66,6 +67,9 @@ pub(crate) enum NotWritten {
 pub(crate) enum AfterLoss {
     /// It is sent once more, at this time.
     Again(Mono),
+    /// It is not; this is what its agent is told, unless following the task that the server made of it brings its
+    /// answer first.
+    Followed(Box<NotObserved>),
     /// It is not; this is what its agent is told.
     Reported(Box<NotObserved>),
 }
@@ -176,10 +180,38 @@ impl Tracked {
                 State::NotObserved { due, .. } if fed.actions.contains(&Action::Repeat) => {
                     AfterLoss::Again(due)
                 }
+                State::Reconciling { ref trail, .. } if trail.task.is_some() => {
+                    AfterLoss::Followed(with(lost, &fed.record))
+                }
                 _ => AfterLoss::Reported(with(lost, &fed.record)),
             },
             // It is written as soon as the store can be.
             Err(_) => AfterLoss::Reported(lost),
+        }
+    }
+
+    /// Waits for what following its task comes to: the server's response, where there is one and its agent still waits.
+    pub(crate) async fn followed(&self) -> Option<Bytes> {
+        let mut changes = self.ledger.changes();
+        loop {
+            let record = self.ledger.store.operation(&self.id).await.ok()??;
+            match record.state {
+                State::Reconciling { .. } => {}
+                State::Observed { .. } if record.undelivered && !self.has_left() => {
+                    return match self.ledger.hand_over(record).await.ok()?? {
+                        Admitted::Answered(response) => Some(response),
+                        Admitted::Go(..) | Admitted::KeptBack(_) => None,
+                    };
+                }
+                _ => return None,
+            }
+            loop {
+                match changes.recv().await {
+                    Ok(report) if report.id != self.id.as_str() => {}
+                    Ok(_) | Err(RecvError::Lagged(_)) => break,
+                    Err(RecvError::Closed) => return None,
+                }
+            }
         }
     }
 
@@ -205,6 +237,11 @@ impl Tracked {
     /// Something happened that nobody waits for: written behind it.
     pub(crate) fn post(&self, event: Event, along: Along) {
         let _ = self.works.send(Work::feed(event, along, None));
+    }
+
+    /// Whether an attempt of it here may have been executed without anybody having seen its answer.
+    pub(crate) fn is_repeated(&self) -> bool {
+        self.lost.lock().is_some()
     }
 
     /// Its agent went away.

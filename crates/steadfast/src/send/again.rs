@@ -33,6 +33,7 @@ pub(crate) async fn send_again(link: Arc<Link>, params: &SecretString, tracked: 
         level: None,
         leg: 1,
         tracked: Some(tracked),
+        counts_on_server: false,
     });
     let answer = match denied(&link, &job.policy) {
         Some(denied) => denied,

@@ -93,6 +93,7 @@ impl Job {
             level: None,
             leg: self.leg + 1,
             tracked: self.tracked.clone(),
+            counts_on_server: self.counts_on_server,
         })
     }
 }

@@ -3,7 +3,9 @@
 //! (architecture, writes 12 to 15).
 
 mod again;
+mod cancelling;
 mod compose;
+mod detached;
 mod input;
 mod once;
 mod policy;
@@ -14,10 +16,7 @@ mod stream;
 mod take_up;
 
 use std::collections::VecDeque;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -38,6 +37,7 @@ use crate::operations::Tracked;
 use crate::perform::ask::{method_of, note_scope};
 use crate::route::Route;
 
+use detached::{Detached, Work};
 use policy::Policy;
 
 pub(crate) use again::send_again;
@@ -50,10 +50,8 @@ pub(crate) fn detached(link: Arc<Link>, call: Call, handle: CallHandle) -> Detac
     let upstream = link.upstream.read().clone();
     let policy = Policy::of(&link, &call, upstream.as_deref());
     let is_recorded = policy.is_recorded();
-    let on_drop = Gone {
-        cancels: policy.cancel_on_drop,
-        handle: (policy.cancel_on_drop || is_recorded).then(|| handle.clone()),
-    };
+    let cancels = policy.cancel_on_drop;
+    let listens = (cancels || is_recorded).then(|| handle.clone());
     let job = Job {
         level: levels::take_note(&link, &call),
         call,
@@ -62,17 +60,14 @@ pub(crate) fn detached(link: Arc<Link>, call: Call, handle: CallHandle) -> Detac
         progress: Mutex::default(),
         leg: 1,
         tracked: None,
+        counts_on_server: false,
     };
     let work: Work = if is_recorded {
         Box::pin(recorded::run(link, job))
     } else {
         Box::pin(attempts(link, Arc::new(job), 0))
     };
-    Detached {
-        work: Some(work),
-        on_drop,
-        timed: Some(timed),
-    }
+    Detached::new(work, cancels, listens, Some(timed))
 }
 
 /// One call with what is decided about it. Shared, so that neither is copied on the way.
@@ -89,6 +84,8 @@ pub(crate) struct Job {
     leg: u32,
     /// What is on record of it, for a consequential call.
     tracked: Option<Arc<Tracked>>,
+    /// Whether it may be repeated because the server says that it keeps its key (SEP-3182).
+    counts_on_server: bool,
 }
 
 impl Job {
@@ -102,56 +99,6 @@ impl Job {
         OnDrop {
             cancel: self.policy.cancel_on_drop.then(|| self.handle.clone()),
             tracked: self.tracked.clone(),
-        }
-    }
-}
-
-type Work = Pin<Box<dyn Future<Output = Answer> + Send>>;
-
-/// A future that is finished in the background when it is dropped.
-pub(crate) struct Detached {
-    work: Option<Work>,
-    on_drop: Gone,
-    timed: Option<Timed>,
-}
-
-/// What is done where the caller goes away before there is an answer.
-struct Gone {
-    /// Whether that cancels the call.
-    cancels: bool,
-    /// `None` where nothing is done.
-    handle: Option<CallHandle>,
-}
-
-impl Future for Detached {
-    type Output = Answer;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
-        let Some(work) = &mut self.work else {
-            return Poll::Pending;
-        };
-        let mut answer = std::task::ready!(work.as_mut().poll(cx));
-        self.work = None;
-        if let Some(timed) = self.timed.take() {
-            timed.answered(&mut answer);
-        }
-        Poll::Ready(answer)
-    }
-}
-
-impl Drop for Detached {
-    fn drop(&mut self) {
-        let Some(work) = self.work.take() else {
-            return;
-        };
-        if let Some(handle) = &self.on_drop.handle {
-            handle.agent_left();
-            if self.on_drop.cancels {
-                handle.cancel(None);
-            }
-        }
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(work);
         }
     }
 }
@@ -280,6 +227,9 @@ async fn attempts(link: Arc<Link>, job: Arc<Job>, mut reissued: u32) -> Answer {
         {
             return no_such_tool(tool, Some(&link.server));
         }
+        if job.is_uncovered(&link) {
+            return job.uncovered(&link);
+        }
         let to = moved.take();
         match once::once(&link, &route, &job, reissued, to).await {
             Tried::Done(answer) => {
@@ -320,8 +270,8 @@ async fn attempts(link: Arc<Link>, job: Arc<Job>, mut reissued: u32) -> Answer {
                 return Answer::Failed(Failure::Cancelled);
             }
             Tried::Lost(lost) if job.tracked.is_some() => {
-                if let Err(lost) = Box::pin(job.lost(lost)).await {
-                    return Answer::Failed(Failure::NotObserved(lost));
+                if let Err(told) = Box::pin(job.lost(&link, lost)).await {
+                    return told;
                 }
             }
             Tried::Lost(lost) => {

@@ -1,5 +1,6 @@
 //! One try of one call: sends it once, and says what came of it.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,15 +111,14 @@ pub(super) async fn once(
     if let Some(path) = &attempt.moved {
         request.path = path.clone();
     }
-    let outcome = tokio::select! {
-        biased;
-        outcome = route.upstream.exchange(request, terms) => outcome,
-        () = job.handle.inner.cancelled.notified() => {
-            attempt.tell_cancelled();
-            // What left is not known: everything may have.
-            attempt.sent.proven_unsent = false;
-            return Tried::Cancelled(attempt.sent);
-        }
+    // Boxed: it is large, and over before the answer is read.
+    let mut exchange = Box::pin(route.upstream.exchange(request, terms));
+    let outcome = attempt.unless_cancelled(exchange.as_mut()).await;
+    drop(exchange);
+    let Some(outcome) = outcome else {
+        // What left is not known: everything may have.
+        attempt.sent.proven_unsent = false;
+        return Tried::Cancelled(attempt.sent);
     };
     match outcome {
         Ok(reply) => {
@@ -162,7 +162,7 @@ impl Attempt<'_> {
             // One late answer condemns nothing (OP-07), but the server is told to stop
             // (2025-11-25 lifecycle, "Timeouts": SHOULD issue a cancellation).
             self.route.upstream.pool.discard_idle();
-            self.tell_cancelled();
+            self.tell_given_up();
         }
         self.link.doubt(generation);
         let evidence = fault.message.clone();
@@ -188,12 +188,12 @@ impl Attempt<'_> {
         }
         let (status, headers) = (status.as_u16(), reply.headers);
         let limit = self.route.upstream.retry.silence_timeout.duration();
-        let collected = tokio::select! {
-            biased;
-            collected = tokio::time::timeout(limit, reply.body.collect(self.route.upstream.max_message)) => collected,
-            () = self.job.handle.inner.cancelled.notified() => {
-                self.tell_cancelled();
-                return Tried::Cancelled(self.sent);
+        let collected = {
+            let max_message = self.route.upstream.max_message;
+            let collecting = pin!(tokio::time::timeout(limit, reply.body.collect(max_message)));
+            match self.unless_cancelled(collecting).await {
+                Some(collected) => collected,
+                None => return Tried::Cancelled(self.sent),
             }
         };
         let body = match collected {
@@ -206,7 +206,7 @@ impl Attempt<'_> {
                 return self.lost(how.evidence(), None);
             }
             Err(_) => {
-                self.tell_cancelled();
+                self.tell_given_up();
                 return self.lost("the answer stopped in the middle", None);
             }
         };
@@ -251,6 +251,9 @@ impl Attempt<'_> {
     ) -> Tried {
         self.link.heard();
         self.learn_path();
+        if let Some(evidence) = self.job.about_the_key(body, read) {
+            return self.lost(evidence, None);
+        }
         match self.whole(status, body, read) {
             Whole::Answer(answer) => Tried::Done(answer),
             Whole::Asked(asked) => Tried::Asked(asked),
@@ -376,19 +379,6 @@ impl Attempt<'_> {
         ))
     }
 
-    /// Tells the server that the call is cancelled, in its own way: in the legacy era by a notification
-    /// with our id; in the modern era closing the stream says it, and the caller closes it.
-    pub(super) fn tell_cancelled(&self) {
-        if self.route.era() == Era::Modern {
-            return;
-        }
-        let message = self.job.handle.cancellation(self.id);
-        let (link, route) = (Arc::clone(self.link), Arc::clone(self.route));
-        tokio::spawn(async move {
-            super::post_quietly(&link, &route, message).await;
-        });
-    }
-
     /// The old transport: the POST is acknowledged, the answer comes on the GET stream.
     async fn over_http_sse(&mut self, headers: http::HeaderMap, body: Bytes) -> Tried {
         let answer = self.route.waiting.register(self.id);
@@ -413,12 +403,9 @@ impl Attempt<'_> {
         }
         reply.body.drain(Duration::from_secs(2));
         let limit = upstream.retry.call_timeout.duration();
-        let answered = tokio::select! {
-            answered = tokio::time::timeout(limit, answer) => answered,
-            () = self.job.handle.inner.cancelled.notified() => {
-                self.tell_cancelled();
-                return Tried::Cancelled(self.sent);
-            }
+        let answer = pin!(tokio::time::timeout(limit, answer));
+        let Some(answered) = self.unless_cancelled(answer).await else {
+            return Tried::Cancelled(self.sent);
         };
         match answered {
             Ok(Ok(message)) => match envelope::read(&message) {
@@ -427,7 +414,7 @@ impl Attempt<'_> {
             },
             Ok(Err(_)) => self.lost("the stream ended before the response", None),
             Err(_) => {
-                self.tell_cancelled();
+                self.tell_given_up();
                 self.lost("no answer within the call timeout", None)
             }
         }

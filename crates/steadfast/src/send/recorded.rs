@@ -4,12 +4,14 @@
 use std::sync::Arc;
 
 use steadfast_core::effect::Executed;
-use steadfast_core::wire::envelope;
+use steadfast_core::operation::idempotency;
+use steadfast_core::wire::envelope::{self, Envelope};
 use steadfast_core::{Effect, Era};
 
 use super::{Job, Policy, Sent, Why, attempts, compose, denied, not_observed};
 use crate::call::{Answer, Call, Failure, KeptBack, NotObserved, WhyKeptBack};
 use crate::clock;
+use crate::config::Idempotency;
 use crate::link::Link;
 use crate::operations::{Admitted, AfterLoss, AfterRefusal, Asked, Tracked};
 
@@ -33,6 +35,7 @@ pub(super) async fn run(link: Arc<Link>, mut job: Job) -> Answer {
     }
     let tool = job.policy.recorded().unwrap_or_default().to_owned();
     let upstream = link.upstream.read().clone();
+    let idempotency = kept_keys(&link);
     let asked = Asked {
         agent: &link.agent,
         server: &link.server,
@@ -40,9 +43,12 @@ pub(super) async fn run(link: Arc<Link>, mut job: Job) -> Answer {
         call: &job.call,
         handle: &job.handle,
         policy: upstream.as_ref().and_then(|it| it.config.tools.get(&tool)),
+        idempotency: idempotency.as_ref(),
     };
+    let counts_on_server = asked.counts_on_server();
     match link.ledger.admit(asked).await {
         Admitted::Go(tracked, message) => {
+            job.counts_on_server = counts_on_server;
             if let Some(message) = message.and_then(|message| with_message(&job.call, message)) {
                 job.call = message;
             }
@@ -60,6 +66,14 @@ pub(super) async fn run(link: Arc<Link>, mut job: Job) -> Answer {
     }
 }
 
+/// Where the server advertises that it keeps keys of calls, and the operator counts on it (SEP-3182).
+fn kept_keys(link: &Link) -> Option<Idempotency> {
+    let upstream = link.upstream.read();
+    let setting = upstream.as_ref()?.config.idempotency.clone()?;
+    let hello = link.hello()?;
+    idempotency::is_advertised(&hello.result).then_some(setting)
+}
+
 /// The operation of a call that an earlier process made, and that goes on here: the server knows it by this id.
 pub(super) async fn taken_up(link: &Link, job: &Job, rpc_id: i64) -> Option<Arc<Tracked>> {
     let tool = job.policy.recorded()?;
@@ -71,6 +85,7 @@ pub(super) async fn taken_up(link: &Link, job: &Job, rpc_id: i64) -> Option<Arc<
         call: &job.call,
         handle: &job.handle,
         policy: upstream.as_ref().and_then(|it| it.config.tools.get(tool)),
+        idempotency: None,
     };
     let tracked = link.ledger.take_up(asked, rpc_id).await;
     tracked.unwrap_or_else(|error| {
@@ -158,6 +173,31 @@ pub(super) async fn concluded(job: &Job, answer: Answer) -> Answer {
 }
 
 impl Job {
+    /// Whether it may have been executed, and its server does not say any more that it keeps its key.
+    pub(super) fn is_uncovered(&self, link: &Link) -> bool {
+        let is_repeated = self.tracked.as_ref().is_some_and(|it| it.is_repeated());
+        self.counts_on_server && is_repeated && kept_keys(link).is_none()
+    }
+
+    /// The answer to such a call.
+    pub(super) fn uncovered(&self, link: &Link) -> Answer {
+        let sent = Sent {
+            at: clock::wall(),
+            bytes: 0,
+            proven_unsent: false,
+        };
+        let evidence = "the server does not say any more that it keeps keys";
+        let lost = not_observed(link, &self.policy, sent, evidence, None);
+        Answer::Failed(Failure::NotObserved(lost))
+    }
+
+    /// What an answer to a repeat says that is about its key, and not about the call.
+    pub(super) fn about_the_key(&self, message: &[u8], read: &Envelope) -> Option<&'static str> {
+        let tracked = self.tracked.as_ref()?;
+        let is_concerned = self.counts_on_server && tracked.is_repeated();
+        is_concerned.then(|| idempotency::about_the_key(message, read))?
+    }
+
     /// Its agent cancelled it, and nothing more is read of it.
     pub(super) async fn cancelled(&self, link: &Link, sent: Sent) {
         let Some(tracked) = &self.tracked else {
@@ -167,23 +207,50 @@ impl Job {
         let evidence = "its agent cancelled it before there was an answer";
         let lost = not_observed(link, &self.policy, sent, evidence, None);
         // Nobody waits for a repeat of it either.
-        if let AfterLoss::Again(_) = tracked.lost(lost).await {
-            tracked.given_up("its agent cancelled it").await;
+        match tracked.lost(lost).await {
+            AfterLoss::Again(_) => {
+                tracked.given_up("its agent cancelled it").await;
+            }
+            AfterLoss::Followed(_) | AfterLoss::Reported(_) => {}
         }
     }
 
     /// What was sent under a duplicate-prevention contract is sent once more after a loss, at its time; for anything
     /// else, what its agent is told.
-    pub(super) async fn lost(&self, lost: Box<NotObserved>) -> Result<(), Box<NotObserved>> {
+    pub(super) async fn lost(&self, link: &Link, lost: Box<NotObserved>) -> Result<(), Answer> {
+        let told = |lost| Err(Answer::Failed(Failure::NotObserved(lost)));
         let Some(tracked) = &self.tracked else {
-            return Err(lost);
+            return told(lost);
         };
         match tracked.lost(lost).await {
+            // Whoever cancelled it wants no repeat of it.
+            AfterLoss::Again(_) if self.handle.is_cancelled() => {
+                tracked.given_up("its agent cancelled it").await;
+                Err(Answer::Failed(Failure::Cancelled))
+            }
             AfterLoss::Again(due) => {
                 clock::wait_until(Some(due)).await;
                 Ok(())
             }
-            AfterLoss::Reported(lost) => Err(lost),
+            AfterLoss::Followed(lost) => match self.followed(link, tracked).await {
+                Some(response) => Err(from_record(link, self, &response)),
+                None if self.handle.is_cancelled() => Err(Answer::Failed(Failure::Cancelled)),
+                None => told(lost),
+            },
+            AfterLoss::Reported(lost) => told(lost),
+        }
+    }
+
+    /// The response that following the task of the call brings, while its agent waits for it.
+    async fn followed(&self, link: &Link, tracked: &Tracked) -> Option<bytes::Bytes> {
+        if self.handle.is_cancelled() {
+            return None;
+        }
+        let upstream = link.upstream.read().clone();
+        let limit = upstream.map(|it| it.retry.call_timeout.duration())?;
+        tokio::select! {
+            followed = tokio::time::timeout(limit, tracked.followed()) => followed.ok().flatten(),
+            () = self.handle.inner.cancelled.notified() => None,
         }
     }
 }

@@ -5,6 +5,7 @@
 mod resume;
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use steadfast_core::wire::sse;
 use steadfast_core::{EventCursor, Millis, Mono, RpcId, stream};
 use tokio::sync::mpsc;
 
+use super::cancelling::AfterCancelling;
 use super::input::{self, Asked};
 use super::once::{Attempt, Whole};
 use super::{Job, Sent, Tried, compose, forward, not_observed, run, token_of};
@@ -40,10 +42,10 @@ pub(super) async fn begin(attempt: &Attempt<'_>, mut events: Events, busy: Busy)
     let mut first = tokio::select! {
         read = events.next() => Some(read),
         () = tokio::time::sleep(FIRST_EVENT) => None,
-        () = attempt.job.handle.inner.cancelled.notified() => {
-            attempt.tell_cancelled();
-            return Tried::Cancelled(attempt.sent);
-        }
+        () = attempt.job.handle.inner.cancelled.notified() => match attempt.cancelled() {
+            AfterCancelling::ReadOn => None,
+            AfterCancelling::Leave => return Tried::Cancelled(attempt.sent),
+        },
     };
     while let Some(read) = first.take() {
         match reader.take(read, &mut ready) {
@@ -204,6 +206,9 @@ impl Reader {
                     self.link.came_late(&read, message);
                     return Some(Taken::More);
                 }
+                if let Some(evidence) = self.job.about_the_key(&message, &read) {
+                    return Some(Taken::Lost(evidence));
+                }
                 let whole = attempt.whole(200, &message, &read);
                 self.step(answer::Event::Answered);
                 out.push_back(match whole {
@@ -336,7 +341,6 @@ impl Reader {
 
     /// Reads to the end of the call.
     pub(super) async fn pump(mut self, source: Source, sender: mpsc::Sender<Message>, busy: Busy) {
-        let handle = self.job.handle.clone();
         let limit = self.route.upstream.retry.call_timeout.duration();
         let endless = self.job.policy.endless;
         let whole_call = async {
@@ -345,11 +349,7 @@ impl Reader {
             }
             tokio::time::sleep(limit).await;
         };
-        let last = tokio::select! {
-            last = self.read_on(source, &sender) => last,
-            () = handle.inner.cancelled.notified() => Last::Cancelled,
-            () = whole_call => Last::TimedOut,
-        };
+        let last = self.until_cancelled(source, &sender, whole_call).await;
         drop(busy);
         let message = match last {
             Last::Answered => return,
@@ -357,12 +357,11 @@ impl Reader {
                 return input::converse(self.link, self.job, *asked, sender).await;
             }
             Last::Cancelled => {
-                self.attempt().tell_cancelled();
                 self.job.cancelled(&self.link, self.sent).await;
                 Message::Failed(Failure::Cancelled)
             }
             Last::TimedOut => {
-                self.attempt().tell_cancelled();
+                self.attempt().tell_given_up();
                 let evidence = "no answer within the call timeout";
                 let lost = not_observed(&self.link, &self.job.policy, self.sent, evidence, None);
                 return self.after_loss(lost, sender).await;
@@ -373,6 +372,47 @@ impl Reader {
             }
         };
         let _ = sender.send(message).await;
+    }
+
+    /// Reads to the end of the call, to its cancellation where nothing is read after that, or to the end of its time.
+    async fn until_cancelled(
+        &mut self,
+        source: Source,
+        sender: &mpsc::Sender<Message>,
+        whole_call: impl Future<Output = ()>,
+    ) -> Last {
+        let (link, route, job) = (
+            Arc::clone(&self.link),
+            Arc::clone(&self.route),
+            Arc::clone(&self.job),
+        );
+        let attempt = Attempt {
+            link: &link,
+            route: &route,
+            job: &job,
+            reissued: self.reissued,
+            id: self.id,
+            sent: self.sent,
+            moved: None,
+            token: None,
+        };
+        let mut reading = pin!(self.read_on(source, sender));
+        let mut whole_call = pin!(whole_call);
+        loop {
+            tokio::select! {
+                last = reading.as_mut() => return last,
+                () = job.handle.inner.cancelled.notified() => match attempt.cancelled() {
+                    AfterCancelling::ReadOn => {
+                        let sender = sender.clone();
+                        let end = Message::Failed(Failure::Cancelled);
+                        // Not here: reading goes on while a slow agent takes what came before.
+                        tokio::spawn(async move { sender.send(end).await });
+                    }
+                    AfterCancelling::Leave => return Last::Cancelled,
+                },
+                () = whole_call.as_mut() => return Last::TimedOut,
+            }
+        }
     }
 
     async fn read_on(&mut self, mut source: Source, sender: &mpsc::Sender<Message>) -> Last {
@@ -398,8 +438,11 @@ impl Reader {
                 tracked.on_record().await;
             }
             for message in out.drain(..) {
-                // Nobody listens any more: read on all the same, to learn the outcome.
-                let _ = sender.send(message).await;
+                // Whoever cancelled the call gets nothing more of it. Where nobody listens it is read on all the same, to
+                // learn the outcome.
+                if !self.job.handle.is_released() {
+                    let _ = sender.send(message).await;
+                }
             }
             match taken {
                 Taken::More => {}
@@ -421,7 +464,7 @@ impl Reader {
                     Err(evidence) => {
                         if how == Break::Silence {
                             // It is we who give up: the server is told, as for any late answer.
-                            self.attempt().tell_cancelled();
+                            self.attempt().tell_given_up();
                         }
                         return Last::Lost(evidence);
                     }
@@ -433,20 +476,12 @@ impl Reader {
     /// A read whose stream was lost is asked again, and what is sent under a duplicate-prevention contract once more;
     /// anything else ends with what is known.
     async fn after_loss(self, lost: Box<NotObserved>, sender: mpsc::Sender<Message>) {
-        let lost = match self.job.lost(lost).await {
-            Ok(()) => {
-                let again = run(self.link, self.job, self.reissued).await;
-                return forward(again, &sender).await;
-            }
-            Err(lost) => lost,
+        let answer = match self.job.lost(&self.link, lost).await {
+            Ok(()) => run(self.link, self.job, self.reissued).await,
+            Err(told) if !self.job.policy.reissue || self.reissued > 0 => told,
+            Err(_) => run(self.link, self.job, self.reissued + 1).await,
         };
-        if !self.job.policy.reissue || self.reissued > 0 {
-            let failed = Message::Failed(Failure::NotObserved(lost));
-            let _ = sender.send(failed).await;
-            return;
-        }
-        let again = run(self.link, self.job, self.reissued + 1);
-        forward(again.await, &sender).await;
+        forward(answer, &sender).await;
     }
 }
 

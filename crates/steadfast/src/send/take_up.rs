@@ -3,6 +3,7 @@
 //! (2025-11-25 transports, "Resumability and Redelivery"). The call itself is never sent again.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -12,9 +13,7 @@ use tokio::sync::mpsc;
 
 use super::once::Attempt;
 use super::stream::{self, Reader, Source};
-use super::{
-    Detached, Gone, Job, Policy, Sent, not_observed, post_quietly, recorded, wait_for_route,
-};
+use super::{Detached, Job, Policy, Sent, not_observed, post_quietly, recorded, wait_for_route};
 use crate::call::{Answer, Call, Failure};
 use crate::handle::CallHandle;
 use crate::levels;
@@ -47,10 +46,8 @@ fn take_up(
     let upstream = link.upstream.read().clone();
     let mut policy = Policy::of(&link, &call, upstream.as_deref());
     policy.reissue = false;
-    let on_drop = Gone {
-        cancels: policy.cancel_on_drop,
-        handle: policy.cancel_on_drop.then(|| handle.clone()),
-    };
+    let cancels = policy.cancel_on_drop;
+    let listens = (cancels || policy.is_recorded()).then(|| handle.clone());
     let job = Job {
         level: levels::take_note(&link, &call),
         call,
@@ -59,25 +56,20 @@ fn take_up(
         progress: Mutex::default(),
         leg: 2,
         tracked: None,
+        counts_on_server: false,
     };
-    Detached {
-        work: Some(Box::pin(go_on(link, job, place, replies))),
-        on_drop,
-        timed: None,
-    }
+    let work = Box::pin(go_on(link, job, place, replies));
+    Detached::new(work, cancels, listens, None)
 }
 
 async fn go_on(link: Arc<Link>, mut job: Job, place: Place, replies: Vec<Reply>) -> Answer {
     job.tracked = recorded::taken_up(&link, &job, place.rpc_id).await;
     let job = Arc::new(job);
-    match resumed(link, Arc::clone(&job), place, replies).await {
-        Answer::Failed(Failure::NotObserved(lost)) => {
-            let lost = match job.lost(lost.clone()).await {
-                Ok(()) => lost,
-                Err(reported) => reported,
-            };
-            Answer::Failed(Failure::NotObserved(lost))
-        }
+    match resumed(Arc::clone(&link), Arc::clone(&job), place, replies).await {
+        Answer::Failed(Failure::NotObserved(lost)) => match job.lost(&link, lost.clone()).await {
+            Ok(()) => Answer::Failed(Failure::NotObserved(lost)),
+            Err(told) => told,
+        },
         answer => answer,
     }
 }
@@ -122,12 +114,12 @@ async fn resumed(link: Arc<Link>, job: Arc<Job>, place: Place, replies: Vec<Repl
         .iter()
         .filter_map(|reply| RpcId::from_json(&reply.id));
     let mut reader = Reader::going_on(&attempt, place.cursor.clone(), settled.collect());
-    let resumed = tokio::select! {
-        resumed = reader.broken(Break::CleanEnd) => resumed,
-        () = job.handle.inner.cancelled.notified() => {
-            attempt.tell_cancelled();
-            return Answer::Failed(Failure::Cancelled);
-        }
+    let resumed = {
+        let resuming = pin!(reader.broken(Break::CleanEnd));
+        attempt.unless_cancelled(resuming).await
+    };
+    let Some(resumed) = resumed else {
+        return Answer::Failed(Failure::Cancelled);
     };
     // Only where the result can be seen is anything agreed to.
     let events = match resumed {

@@ -193,6 +193,7 @@ fn found(finding: &Value) -> String {
             finding["record"].as_str().unwrap_or_default()
         ),
         "absent" => "nothing was found".to_owned(),
+        "working" => "the server is still at work on its task".to_owned(),
         "unclear" => finding["why"].as_str().unwrap_or_default().to_owned(),
         "unreachable" => format!(
             "not possible: {}",

@@ -18,7 +18,7 @@ fn lost() -> Reply {
 }
 
 /// Everything on record of an operation.
-async fn details(daemon: &Daemon, id: &str) -> Value {
+pub(super) async fn details(daemon: &Daemon, id: &str) -> Value {
     let path = format!("/api/v1/operations/{id}");
     let (status, details) = daemon.get(&path).await.unwrap();
     assert_eq!(status, 200, "{details}");
@@ -26,14 +26,14 @@ async fn details(daemon: &Daemon, id: &str) -> Value {
 }
 
 /// The id that an answer names.
-fn id_of(answer: &Answer) -> String {
+pub(super) fn id_of(answer: &Answer) -> String {
     let id = answer.operation()["id"].as_str();
     id.unwrap_or_else(|| panic!("no operation: {answer:?}"))
         .to_owned()
 }
 
 /// What happened to it, in order.
-fn kinds(details: &Value) -> Vec<&str> {
+pub(super) fn kinds(details: &Value) -> Vec<&str> {
     let evidence = details["evidence"].as_array().unwrap();
     evidence
         .iter()

@@ -99,24 +99,25 @@ pub(super) fn find_out(
     why_not_again: Option<&'static str>,
     cx: &Context<'_>,
 ) -> Step {
-    if let Some(lookup) = &cx.contract.lookup {
+    // The server's own handle on this very call says more than any record.
+    let way = match &cx.contract.lookup {
+        _ if trail.task.is_some() => Some((
+            Millis::ZERO,
+            "the result was not observed: the task is followed",
+        )),
+        Some(lookup) => Some((
+            lookup.settle_after,
+            "the result was not observed: it is looked up at the provider",
+        )),
+        None => None,
+    };
+    if let Some((delay, decision)) = way {
         let state = State::Reconciling {
-            due: cx.now.mono + lookup.settle_after,
             trail,
+            due: cx.now.mono + delay,
             tries: 0,
             asking: false,
         };
-        let decision = "the result was not observed: it is looked up at the provider";
-        return enter(state, evidence, Vec::new(), decision, cx);
-    }
-    if trail.task.is_some() {
-        let state = State::Reconciling {
-            trail,
-            due: cx.now.mono,
-            tries: 0,
-            asking: false,
-        };
-        let decision = "the result was not observed: the task is followed";
         return enter(state, evidence, Vec::new(), decision, cx);
     }
     let why = match why_not_again {
@@ -222,6 +223,9 @@ pub(super) fn looked_up(state: State, tries: u32, finding: Finding, cx: &Context
             let decision = "the provider has no record, and documents that this is definitive: it had no effect";
             return enter(state, evidence, vec![Action::Settled], decision, cx);
         }
+        Finding::Working { again_after } => {
+            return still_at_work(trail, evidence, tries, again_after, cx);
+        }
         Finding::Absent => "there is no record, which proves nothing here".to_owned(),
         Finding::Unclear { why } => why,
         Finding::Unreachable { fault } => fault.message,
@@ -247,6 +251,30 @@ pub(super) fn looked_up(state: State, tries: u32, finding: Finding, cx: &Context
         asking: false,
     };
     let decision = format!("{unproven}: it is looked up again");
+    enter(state, evidence, Vec::new(), decision, cx)
+}
+
+/// A task under way is no lookup that proved nothing: it is followed for as long as its server is at work on it (SEP-2663,
+/// "Polling": clients SHOULD respect `pollIntervalMs`), the longer it takes the less often.
+fn still_at_work(
+    trail: Trail,
+    evidence: Evidence,
+    tries: u32,
+    again_after: Option<Millis>,
+    cx: &Context<'_>,
+) -> Step {
+    let elapsed = trail
+        .last_sent
+        .map_or(Millis::ZERO, |sent| cx.now.wall.until(sent));
+    let asked = again_after.unwrap_or(cx.policy.lookup_first);
+    let delay = asked.max(Millis(elapsed.0 / 8)).max(cx.policy.lookup_first);
+    let state = State::Reconciling {
+        trail,
+        due: cx.now.mono + delay.min(cx.policy.lookup_max),
+        tries,
+        asking: false,
+    };
+    let decision = "the server is still at work on its task: it is asked again";
     enter(state, evidence, Vec::new(), decision, cx)
 }
 
