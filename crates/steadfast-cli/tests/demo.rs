@@ -13,23 +13,25 @@ use tokio::process::{Child, ChildStdout, Command};
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// What is said of the faults, each once.
-const TOLD: [&str; 16] = [
-    "1 of 16  A renewal brings no refresh token",
+const TOLD: [&str; 18] = [
+    "1 of 18  A renewal brings no refresh token",
     "The token endpoint has moved",
     "The server is restarted",
     "The session expires, answered with 404",
     "The session expires, answered with 400 and a text",
     "The answer's stream breaks in the middle",
     "The server refuses its stream of notifications",
-    "The answer to a booking is lost",
-    "The same on a server of 2026-07-28",
+    "The answer to a booking is lost, and nobody can be asked",
+    "The same, at a provider that can be asked",
+    "The same, at a provider that takes a key",
+    "An answer is lost on a server of 2026-07-28",
     "A proxy in front of the server answers 504",
     "The answer to a read is lost",
     "A sign-in page answers instead of the server",
     "The server is down",
     "An old agent on a new server",
     "A new agent on an old server",
-    "16 of 16  The consent is withdrawn",
+    "18 of 18  The consent is withdrawn",
 ];
 
 /// A demo that keeps its files where the test can see what is left of them.
@@ -83,10 +85,14 @@ async fn the_script_ends_with_0_and_says_what_it_proved() {
         "✓ the server was asked once for what follows Last-Event-ID ",
         "✓ the call was sent once, and a later call went through",
         "the model reads  \"The result of create_booking was not observed: ",
+        "✓ a person looked, and settled it: confirmed",
+        "✓ the model called again, and was told of the first one: held",
+        "✓ `find_table` showed one table under booking-intent-17, after ",
+        "✓ the key \"purchase-17\" was sent again after ",
         "the model reads  \"The result of buy_ticket was not observed: ",
         "the model reads  \"The server `booking` is not available: ",
         "✓ its result is marked: dev.steadfast/observation = {\"reissued\":1}",
-        "✓ its 2 tools stayed listed: search, create_booking",
+        "✓ its 4 tools stayed listed: search, create_booking, find_table, book_table",
         "the model reads  \"The server `mail` is not available: ",
         "✓ a person signed in, and the notice cleared itself",
         " status --url http://127.0.0.1:",

@@ -38,11 +38,11 @@ impl Narrator {
         self.heading("An agent, Steadfast, and three scripted MCP servers")?;
         self.labelled(
             "booking",
-            "a server of 2025-11-25, with sessions: search, create_booking",
+            "a server of 2025-11-25, with sessions: search, create_booking, book_table",
         )?;
         self.labelled(
             "trains",
-            "a server of 2026-07-28, without sessions: departures, buy_ticket",
+            "a server of 2026-07-28, without sessions: departures, buy_ticket, buy_seat",
         )?;
         self.labelled(
             "mail",

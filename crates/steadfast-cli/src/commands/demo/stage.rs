@@ -29,6 +29,8 @@ pub(super) const AGENT: &str = "demo";
 pub(super) const BOOKED: &str = "Room 12 is yours";
 /// What a purchase says.
 pub(super) const BOUGHT: &str = "Seat 4A is yours";
+/// What the booking of a table says.
+pub(super) const TABLE: &str = "Table 3 is yours";
 /// What a search says.
 pub(super) const ROOMS: &str = "Rooms 11 and 12 are free";
 /// What a look at the board says.
@@ -62,6 +64,10 @@ health_every = "1s"
 retry_first = "200ms"
 retry_max = "1s"
 
+[repeat]
+again_first = "300ms"
+lookup_first = "300ms"
+
 [agents.demo]
 servers = "*"
 
@@ -71,11 +77,24 @@ url = "BOOKING_URL"
 [servers.booking.tools.search]
 effect = "read"
 
+[servers.booking.tools.find_table]
+effect = "read"
+
+[servers.booking.tools.book_table.lookup]
+tool = "find_table"
+arguments = { reference = "$.arguments.reference" }
+accepted = "$.structuredContent.tables[?@.reference == $reference]"
+must_equal = { "$.table" = "$.arguments.table" }
+settle_after = "100ms"
+
 [servers.trains]
 url = "TRAINS_URL"
 
 [servers.trains.tools.departures]
 effect = "read"
+
+[servers.trains.tools.buy_seat]
+duplicate_key = { argument = "$.idempotency_key", retention = "24h", scope = "account", atomic = true, payload_bound = true, propagated = true }
 
 [servers.mail]
 url = "MAIL_URL"
@@ -211,6 +230,30 @@ impl Stage {
             let name = provider.name;
             Err(Broken(format!("no notice about {name} was {wanted}")))
         })
+    }
+
+    /// Waits until an operation has this state; the operation then.
+    pub(super) async fn operation(&self, id: &str, state: &str) -> Result<Value, Broken> {
+        let mut clock = tokio::time::interval(LOOK);
+        let seen = async {
+            loop {
+                clock.tick().await;
+                let operation = self.admin.get(&["operations", id]).await?;
+                if operation["state"] == state {
+                    return Ok(operation);
+                }
+            }
+        };
+        let seen = tokio::time::timeout(PATIENCE / 2, seen).await;
+        seen.unwrap_or_else(|_| Err(Broken(format!("the operation {id} is not {state}"))))
+    }
+
+    /// A person says what became of an operation.
+    pub(super) async fn settle(&self, id: &str, outcome: &str, note: &str) -> Result<(), Broken> {
+        let decision = json!({ "outcome": outcome, "note": note });
+        let path = ["operations", id, "settle"];
+        self.admin.post(&path, Some(&decision)).await?;
+        Ok(())
     }
 
     /// The gateway's address.
@@ -383,6 +426,8 @@ fn booking_tools() -> Vec<Tool> {
     vec![
         tool("search", "Finds free rooms", ROOMS),
         tool("create_booking", "Books a room", BOOKED),
+        tool("find_table", "Finds the booking of a table", "None"),
+        tool("book_table", "Books a table", TABLE),
     ]
 }
 
@@ -390,6 +435,7 @@ fn trains_tools() -> Vec<Tool> {
     vec![
         tool("departures", "Shows the next trains", DEPARTURES),
         tool("buy_ticket", "Buys a ticket", BOUGHT),
+        tool("buy_seat", "Buys a seat under a key", BOUGHT),
     ]
 }
 

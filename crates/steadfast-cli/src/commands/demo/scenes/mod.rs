@@ -4,6 +4,7 @@ mod eras;
 mod grants;
 mod outages;
 mod sessions;
+mod settled;
 mod streams;
 mod writes;
 
@@ -15,6 +16,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Scene> {
         grants::RENEWALS,
         sessions::SCENES,
         streams::SCENES,
+        settled::SCENES,
         writes::SCENES,
         outages::SCENES,
         eras::SCENES,
