@@ -19,6 +19,7 @@ mod directory;
 mod failure;
 mod logging;
 mod output;
+mod panics;
 
 use std::process::ExitCode;
 
@@ -29,5 +30,6 @@ use std::process::ExitCode;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
+    panics::tell_without_messages();
     cli::main()
 }

@@ -61,6 +61,10 @@ pub struct GrantClient {
     /// The issuer identifier exactly as the metadata writes it: whom the client's assertions are meant for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audience: Option<String>,
+    /// When its secret ends (RFC 7591 section 3.2.1), where that is known: from then on nothing can be renewed as this
+    /// client (CR-01).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Wall>,
 }
 
 impl GrantClient {
@@ -73,6 +77,7 @@ impl GrantClient {
             origin,
             for_itself: false,
             audience: None,
+            expires_at: None,
         }
     }
 }

@@ -91,6 +91,9 @@ pub struct GrantReport {
     /// Whether it can be renewed without a person.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub renewable: Option<bool>,
+    /// When the registration of our client ends, and with it every renewal: known ahead where the issuer said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_expires_at: Option<String>,
     /// How the last renewal ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_renewal: Option<LastRenewalReport>,
@@ -122,6 +125,7 @@ impl From<&Held> for GrantReport {
             renews_at: held.state.renews_at().map(rfc3339),
             scopes: Some(tokens.scopes.clone()),
             renewable: Some(tokens.renewable),
+            client_expires_at: held.client_expires_at.map(rfc3339),
             last_renewal: held.last_renewal.as_ref().map(|last| LastRenewalReport {
                 at: rfc3339(last.at),
                 outcome: last.outcome.clone(),

@@ -239,21 +239,27 @@ impl Upstream {
     }
 
     /// Sends a request, and takes note of what the answer's headers say for later ones.
-    ///
-    /// # Errors
-    ///
-    /// How it was not answered.
     pub(crate) async fn exchange(
         &self,
         outgoing: Outgoing,
         terms: Terms,
     ) -> Result<Reply, Unanswered> {
-        let jar = self.jar.as_ref().map(|jar| (jar, jar.batch()));
+        let batch = self.cookie_batch();
         let reply = exchange(&self.pool, outgoing, terms).await?;
-        if let Some((jar, batch)) = jar {
-            jar.take(batch, &reply.headers);
-        }
+        self.note(batch, &reply.headers);
         Ok(reply)
+    }
+
+    /// Which cookies go along with a request that leaves now.
+    fn cookie_batch(&self) -> u64 {
+        self.jar.as_ref().map_or(0, Jar::batch)
+    }
+
+    /// Takes note of what an answer's headers say for later requests; `batch` is what its own request took along.
+    fn note(&self, batch: u64, headers: &HeaderMap) {
+        if let Some(jar) = &self.jar {
+            jar.take(batch, headers);
+        }
     }
 
     /// A new generation begins: nothing of the one before goes along.

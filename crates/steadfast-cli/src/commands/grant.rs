@@ -96,7 +96,7 @@ fn show(context: &Context, grant: &Value) -> Result<(), Failure> {
         let text = crate::output::printable(&text);
         context
             .output
-            .line(format!("{:<14}{text}", name.replace('_', " ")))?;
+            .line(format!("{:<18}{text}", name.replace('_', " ")))?;
     }
     Ok(())
 }

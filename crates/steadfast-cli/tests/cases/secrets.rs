@@ -1,6 +1,7 @@
 //! Who may talk to the daemon, and what it says to nobody.
 
 mod canaries;
+mod clients;
 mod exposure;
 mod grants;
 mod proxies;

@@ -154,6 +154,7 @@ fn grant_client() -> GrantClient {
         },
         for_itself: true,
         audience: Some("https://as.example.com/".to_owned()),
+        expires_at: Some(Wall(9)),
     }
 }
 

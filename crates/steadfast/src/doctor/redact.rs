@@ -4,9 +4,13 @@ use http::HeaderValue;
 use url::Url;
 
 use super::Examination;
+use crate::perform::mask::mask;
 
 /// A shorter value would hide words that are none of it.
 const SHORTEST: usize = 4;
+
+/// A longer word before a credential is a part of it.
+const LONGEST_SCHEME: usize = 12;
 
 /// What must not be shown.
 #[derive(Default)]
@@ -21,29 +25,32 @@ impl Redactor {
         }
     }
 
-    /// A credential in a header, with and without its scheme.
+    /// A credential in a header, without its scheme.
     pub(super) fn add_header(&mut self, value: &HeaderValue) {
         let Ok(text) = value.to_str() else {
             return;
         };
-        self.add(text);
-        if let Some((_, credential)) = text.split_once(' ') {
-            self.add(credential);
+        match text.split_once(' ') {
+            // The scheme is no secret, and stands in other texts.
+            Some((scheme, credential)) if scheme.len() <= LONGEST_SCHEME => self.add(credential),
+            Some(_) | None => self.add(text),
         }
     }
 
-    /// What of an address may be a secret: its query, and whatever stands before the host.
+    /// What of an address may be a secret: the values of its query, and whatever stands before the host. A name of the
+    /// query is none: parts of it stand in other texts.
     pub(super) fn add_url(&mut self, url: &Url) {
-        self.add(url.query().unwrap_or_default());
+        for pair in url.query().unwrap_or_default().split('&') {
+            self.add(pair.split_once('=').map_or(pair, |(_, value)| value));
+        }
+        for (_, value) in url.query_pairs() {
+            self.add(&value);
+        }
         self.add(url.password().unwrap_or_default());
     }
 
     fn clean(&self, text: &mut String) {
-        for secret in &self.secrets {
-            if text.contains(secret) {
-                *text = text.replace(secret, "…");
-            }
-        }
+        *text = mask(text, &self.secrets);
     }
 
     /// Everything that came from outside.
@@ -90,6 +97,10 @@ mod tests {
         redactor.add_header(&HeaderValue::from_static("Bearer AT12345"));
         let mut text = "GET https://a.test/x?key=K1K1: no AT12345, hunter2".to_owned();
         redactor.clean(&mut text);
-        assert_eq!(text, "GET https://a.test/x?…: no …, …");
+        assert_eq!(text, "GET https://a.test/x?key=…: no …, …");
+        redactor.add("abcdefghijklmnop");
+        let mut text = "it starts with abcdefghij".to_owned();
+        redactor.clean(&mut text);
+        assert_eq!(text, "it starts with …");
     }
 }

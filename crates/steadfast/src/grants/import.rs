@@ -124,9 +124,10 @@ impl Read {
             return Err(bad("`access_token` is empty"));
         }
         let refresh_token = import.refresh_token.filter(|token| !token.is_empty());
-        let issued_at = import.issued_at.as_ref().map(time).transpose()?;
+        let issued_at = import.issued_at.as_ref();
+        let issued_at = issued_at.map(|at| time("issued_at", at)).transpose()?;
         let expires_at = match (&import.expires_at, import.expires_in) {
-            (Some(at), _) => time(at)?,
+            (Some(at), _) => time("expires_at", at)?,
             // Relative to when it was issued. Where nobody knows when that was, it counts as expired (EX-01).
             (None, Some(seconds)) => match issued_at {
                 Some(issued_at) => schedule::expires_at(issued_at, Some(seconds), assumed),
@@ -176,8 +177,8 @@ impl Read {
     }
 }
 
-/// RFC 3339, or seconds since 1970 with or without a fraction.
-fn time(value: &Value) -> Result<Wall, BadImport> {
+/// RFC 3339, or seconds since 1970 with or without a fraction. The value is not quoted: in the wrong place it may be a token.
+fn time(name: &str, value: &Value) -> Result<Wall, BadImport> {
     let read = match value {
         Value::String(text) => text
             .parse::<jiff::Timestamp>()
@@ -189,7 +190,7 @@ fn time(value: &Value) -> Result<Wall, BadImport> {
     };
     read.map(Wall).ok_or_else(|| {
         BadImport::Member(format!(
-            "`{value}` is no time: write RFC 3339 or seconds since 1970"
+            "`{name}` is no time: write RFC 3339 or seconds since 1970"
         ))
     })
 }

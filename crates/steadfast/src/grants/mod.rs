@@ -409,6 +409,7 @@ impl Grants {
                 bearer,
                 issuer: record.issuer.clone(),
                 last_renewal: record.last_renewal.clone(),
+                client_expires_at: record.client.expires_at,
                 step_up: record.step_up.clone(),
                 doubted: false,
             });

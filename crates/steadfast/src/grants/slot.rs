@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use steadfast_core::grant::State;
 use steadfast_core::identity::GrantGeneration;
 use steadfast_core::oauth::step_up::StepUp;
-use steadfast_core::{Fault, Kind};
+use steadfast_core::{Fault, Kind, Wall};
 use steadfast_store::Version;
 use tokio::sync::watch;
 
@@ -25,6 +25,8 @@ pub(crate) struct Held {
     pub(crate) bearer: Option<HeaderValue>,
     pub(crate) issuer: String,
     pub(crate) last_renewal: Option<steadfast_store::LastRenewal>,
+    /// When the secret of its client ends.
+    pub(crate) client_expires_at: Option<Wall>,
     /// Which calls want more than is granted.
     pub(crate) step_up: StepUp,
     /// A result has just said that the token is no good, and what follows from that is not written yet.
@@ -39,6 +41,7 @@ impl Held {
             bearer: None,
             issuer: String::new(),
             last_renewal: None,
+            client_expires_at: None,
             step_up: StepUp::default(),
             doubted: false,
         }

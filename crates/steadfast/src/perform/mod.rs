@@ -9,6 +9,7 @@ pub(crate) mod events;
 pub(crate) mod exchange;
 pub(crate) mod fetch;
 pub(crate) mod mail;
+pub(crate) mod mask;
 pub(crate) mod pool;
 pub(crate) mod registration;
 pub(crate) mod token;

@@ -1,11 +1,14 @@
 //! Which client a daemon is to an authorization server, and what becomes of one that is forgotten.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use testkit::reply::json_body;
 use testkit::script::any;
 use testkit::{Browser, PATIENCE, RequestLog};
 
 use super::House;
+use crate::operating::until;
 
 /// The client that a link names.
 fn client_of(offer: &Value) -> String {
@@ -68,6 +71,44 @@ async fn cr_01_a_forgotten_client_is_registered_anew_once_and_at_once() {
         house.connected().await;
         house.works().await;
     }
+}
+
+/// The issuer says when the secret of a registration ends: it is shown, and no link is made with a client that would not
+/// live to see the person come back.
+#[tokio::test(flavor = "multi_thread")]
+async fn cr_01_a_registration_is_renewed_ahead_of_its_end() {
+    let house = House::new(|daemon| daemon.set("sign_in.attempt_lifetime", "\"4s\"")).await;
+    house.issuer.change(|policy| {
+        policy.registration.lifetime = Some(Duration::from_secs(8));
+        policy.registration.assigns_auth = Some("client_secret_basic".to_owned());
+    });
+    let end = async || -> jiff::Timestamp {
+        let connection = house.daemon.connection("dev", "fake").await.unwrap();
+        let end = connection["grant"]["client_expires_at"].as_str();
+        end.unwrap_or_else(|| panic!("{connection}"))
+            .parse()
+            .unwrap()
+    };
+    let first = sign_in(&house).await;
+    let first_end = end().await;
+    assert!(first_end > jiff::Timestamp::now());
+    // As long as it is good for long enough, each link is of this client.
+    until("another client", async || {
+        let offer = house.offer(&json!({ "restart": true })).await;
+        client_of(&offer) != first
+    })
+    .await;
+    assert!(
+        jiff::Timestamp::now() < first_end,
+        "the first is good still"
+    );
+    assert_eq!(house.registrations().len(), 2, "{}", house.issuer.log());
+    // Until somebody signs in, the grant stays with its own client.
+    assert_eq!(end().await, first_end);
+    let second = sign_in(&house).await;
+    assert_ne!(second, first);
+    assert!(end().await > first_end);
+    house.works().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -406,14 +406,13 @@ impl Grants {
 }
 
 fn chosen(record: ClientRecord, secret: Option<SecretString>) -> Chosen {
+    let redirect_uri = record.redirect_uri;
+    let origin = ClientOrigin::Registered { redirect_uri };
     Chosen {
-        client: GrantClient::new(
-            record.client_id,
-            record.auth,
-            ClientOrigin::Registered {
-                redirect_uri: record.redirect_uri,
-            },
-        ),
+        client: GrantClient {
+            expires_at: record.expires_at,
+            ..GrantClient::new(record.client_id, record.auth, origin)
+        },
         secret,
     }
 }
