@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use steadfast::{Keeper, config as keeper};
+use steadfast::{Keeper, Traces, config as keeper};
 use steadfast_core::{AgentName, code};
 use steadfast_gateway::{AdminToken, ConfigFile, Gateway, Metrics, Settings, reachable};
 use steadfast_store::vault::source::KEY_VARIABLE;
@@ -86,7 +86,11 @@ impl Daemon {
             None => warn_of_leftovers(&records).await?,
         }
 
-        let keeper = Keeper::start(keeper_settings(&file), Arc::clone(&kept), vault)
+        let keeping = keeper::Settings {
+            traces: traces()?,
+            ..keeper_settings(&file)
+        };
+        let keeper = Keeper::start(keeping, Arc::clone(&kept), vault)
             .await
             .map_err(|fault| Failure::new(fault.kind.code(), fault.message))?;
         let status = ConfigFile::default();
@@ -155,6 +159,12 @@ impl Daemon {
     }
 }
 
+/// Where OpenTelemetry's variables say that traces go.
+fn traces() -> Result<Option<Traces>, Failure> {
+    Traces::from_environment(|name| std::env::var(name).ok())
+        .map_err(|why| Failure::new(code::CONFIG_BAD_VALUE, why))
+}
+
 fn counting() -> Result<Metrics, Failure> {
     Metrics::install().map_err(|error| {
         let message = format!("nothing can be counted for /metrics: {error}");
@@ -216,6 +226,7 @@ fn keeper_settings(file: &File) -> keeper::Settings {
             email: file.notify.email.clone(),
         },
         max_message: keeper::MaxMessage(file.limits.max_message.0),
+        traces: None,
     }
 }
 

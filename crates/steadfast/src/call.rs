@@ -83,7 +83,7 @@ pub struct AnswerStream {
     rest: Option<mpsc::Receiver<Message>>,
     on_drop: OnDrop,
     /// How long it takes, where that is measured.
-    timed: Option<Timed>,
+    timed: Option<Box<Timed>>,
 }
 
 /// What is done where the caller goes away before the last message.
@@ -110,7 +110,7 @@ impl AnswerStream {
     }
 
     pub(crate) fn time(&mut self, timed: Timed) {
-        self.timed = Some(timed);
+        self.timed = Some(Box::new(timed));
     }
 
     /// Lets go of it without telling the upstream anything: the process ends, and the next one goes on

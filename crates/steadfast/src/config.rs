@@ -45,6 +45,8 @@ pub struct Settings {
     pub network: Network,
     /// `[notify]`.
     pub notify: Notify,
+    /// Where traces go, if anywhere.
+    pub traces: Option<crate::trace::Traces>,
     /// `limits.max_message`, in bytes.
     pub max_message: MaxMessage,
 }

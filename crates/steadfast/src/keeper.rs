@@ -41,6 +41,7 @@ use crate::report::Report;
 use crate::route::Upstream;
 use crate::secrets::Secrets;
 use crate::sleep;
+use crate::trace;
 
 use shared::{Farewells, first_id, write_history};
 
@@ -130,6 +131,9 @@ impl Keeper {
             .map_err(|message| Fault::new(Kind::Misconfigured, message))?;
         let (history, entries) = mpsc::unbounded_channel();
         let dialer = Arc::new(dialer);
+        if let Some(traces) = settings.traces.clone() {
+            trace::start(traces, &dialer);
+        }
         let configured = Arc::<Configured>::default();
         let ledger = Ledger::open(Arc::clone(&store), Arc::clone(&vault), &settings.repeat);
         let ledger = ledger
@@ -330,6 +334,7 @@ impl Keeper {
             }
             self.inner.shared.farewells.all().await;
             self.inner.ledger.flush().await;
+            trace::flush().await;
         };
         let all = async { tokio::join!(ended, self.inner.grants.finish()) };
         let _ = tokio::time::timeout(Duration::from_secs(2), all).await;

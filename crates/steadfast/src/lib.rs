@@ -60,6 +60,7 @@ mod secrets;
 mod send;
 mod sleep;
 pub mod subscriber;
+mod trace;
 pub mod wording;
 
 pub use call::{
@@ -79,3 +80,4 @@ pub use question::{Place, Reply, ServerRequest};
 pub use renewals::Renewals;
 pub use report::Report;
 pub use subscriber::Subscriber;
+pub use trace::Traces;

@@ -10,6 +10,7 @@ use steadfast_core::operation::Fact;
 use steadfast_core::{ServerName, connection};
 
 use crate::call::{Answer, Failure, Message};
+use crate::trace;
 
 const TRANSITIONS: &str = "steadfast_connection_transitions_total";
 const FAULTS: &str = "steadfast_connection_faults_total";
@@ -76,14 +77,16 @@ pub(crate) struct Timed {
     server: ServerName,
     began: Instant,
     has_ended: bool,
+    span: Option<trace::Open>,
 }
 
 impl Timed {
-    pub(crate) fn start(server: &ServerName) -> Self {
+    pub(crate) fn start(server: &ServerName, span: Option<trace::Open>) -> Self {
         Self {
             server: server.clone(),
             began: Instant::now(),
             has_ended: false,
+            span,
         }
     }
 
@@ -107,6 +110,9 @@ impl Timed {
 
     fn end(&mut self, outcome: &'static str) {
         self.has_ended = true;
+        if let Some(span) = self.span.take() {
+            span.end(outcome, outcome != "answered");
+        }
         counter!(CALLS, "server" => label(&self.server), "outcome" => outcome).increment(1);
         if outcome == "answered" {
             let seconds = self.began.elapsed().as_secs_f64();

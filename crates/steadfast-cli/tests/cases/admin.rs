@@ -4,3 +4,4 @@ mod access;
 mod audit;
 mod changes;
 mod monitoring;
+mod tracing;

@@ -204,8 +204,18 @@ impl Fetcher {
         url: &Url,
         body: &serde_json::Value,
     ) -> Result<Fetched, NotFetched> {
+        self.post_json_with(url, HeaderMap::new(), body).await
+    }
+
+    /// The same with headers of the operator's.
+    pub(crate) async fn post_json_with(
+        &self,
+        url: &Url,
+        mut headers: HeaderMap,
+        body: &serde_json::Value,
+    ) -> Result<Fetched, NotFetched> {
         let json = HeaderValue::from_static("application/json");
-        let headers = HeaderMap::from_iter([(CONTENT_TYPE, json)]);
+        headers.insert(CONTENT_TYPE, json);
         let body = body.to_string().into();
         self.send(Method::POST, url, headers, body).await
     }

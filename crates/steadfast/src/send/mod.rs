@@ -36,6 +36,7 @@ use crate::measure::Timed;
 use crate::operations::Tracked;
 use crate::perform::ask::{method_of, note_scope};
 use crate::route::Route;
+use crate::trace;
 
 use detached::{Detached, Work};
 use policy::Policy;
@@ -46,9 +47,11 @@ pub(crate) use progress::{Stray, token_of};
 
 /// Runs a call so that it goes on when its caller goes away.
 pub(crate) fn detached(link: Arc<Link>, call: Call, handle: CallHandle) -> Detached {
-    let timed = Timed::start(&link.server);
     let upstream = link.upstream.read().clone();
     let policy = Policy::of(&link, &call, upstream.as_deref());
+    let names = [link.agent.as_str(), link.server.as_str()];
+    let span = trace::open(&call, &policy.method, policy.tool.as_deref(), names);
+    let timed = Timed::start(&link.server, span);
     let is_recorded = policy.is_recorded();
     let cancels = policy.cancel_on_drop;
     let listens = (cancels || is_recorded).then(|| handle.clone());

@@ -8,24 +8,39 @@ use testkit::{Behaviour, Daemon, Server};
 
 use crate::common::{LIMIT, daemon};
 
-/// The next event of this kind for which something holds.
-async fn seen(events: &mut EventStream, kind: &str, holds: impl Fn(&Value) -> bool) -> Value {
-    let wait = async {
-        loop {
-            let seen = events.next().await.unwrap().expect("the stream goes on");
-            let Some(data) = seen.message() else {
-                continue;
-            };
-            let is_kind = seen
-                .event()
-                .is_some_and(|it| it.event.as_deref() == Some(kind));
-            if is_kind && holds(&data) {
-                return data;
-            }
+/// A stream of changes. What is told of one thing comes in order, of several things in any.
+struct Watcher {
+    events: EventStream,
+    /// What came and was not asked for yet.
+    passed: Vec<(String, Value)>,
+}
+
+impl Watcher {
+    async fn of(daemon: &Daemon) -> Self {
+        Self {
+            events: daemon.changes().await.unwrap(),
+            passed: Vec::new(),
         }
-    };
-    let found = tokio::time::timeout(LIMIT, wait).await;
-    found.unwrap_or_else(|_| panic!("no {kind}:\n{}", String::from_utf8_lossy(events.raw())))
+    }
+
+    /// The first event of this kind for which something holds; it is not seen again.
+    async fn seen(&mut self, kind: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        let is_it = |(its, data): &(String, Value)| its == kind && holds(data);
+        let wait = async {
+            loop {
+                if let Some(at) = self.passed.iter().position(is_it) {
+                    return self.passed.remove(at).1;
+                }
+                let seen = self.events.next().await.unwrap().expect("it goes on");
+                let kind = seen.event().and_then(|it| it.event.clone());
+                self.passed.extend(kind.zip(seen.message()));
+            }
+        };
+        let found = tokio::time::timeout(LIMIT, wait).await;
+        found.unwrap_or_else(|_| {
+            panic!("no {kind}:\n{}", String::from_utf8_lossy(self.events.raw()))
+        })
+    }
 }
 
 /// First what is so now, then what changes: of connections, notices, operations and the configuration.
@@ -34,9 +49,9 @@ async fn changes_begin_with_what_is_so_now_and_leave_nothing_out() {
     let server = Server::start(Behaviour::legacy("2025-11-25")).await;
     let daemon = daemon(&server).start().await.unwrap();
     daemon.wait_state("dev", "fake", "connected").await.unwrap();
-    let mut events = daemon.changes().await.unwrap();
-    seen(&mut events, "connection", |it| it["server"] == "fake").await;
-    seen(&mut events, "current", |_| true).await;
+    let mut events = Watcher::of(&daemon).await;
+    events.seen("connection", |it| it["server"] == "fake").await;
+    events.seen("current", |_| true).await;
 
     // A server that nobody can sign in to: its connection waits for a person, who is told.
     let put = async |path: &str, body: Value| {
@@ -45,15 +60,17 @@ async fn changes_begin_with_what_is_so_now_and_leave_nothing_out() {
     };
     let missing = json!({"url": server.url(), "headers": {"X-Key": "${vault:MISSING}"}});
     put("/api/v1/servers/second", missing).await;
-    seen(&mut events, "configuration", |it| {
-        *it == json!({"kind": "server", "name": "second", "change": "put"})
-    })
-    .await;
+    events
+        .seen("configuration", |it| {
+            *it == json!({"kind": "server", "name": "second", "change": "put"})
+        })
+        .await;
     put("/api/v1/agents/new", json!({"servers": ["second"]})).await;
-    let opened = seen(&mut events, "notice", |it| {
-        it["agent"] == "new" && it["cleared_at"].is_null()
-    })
-    .await;
+    let opened = events
+        .seen("notice", |it| {
+            it["agent"] == "new" && it["cleared_at"].is_null()
+        })
+        .await;
     assert_eq!(
         (&opened["agent"], &opened["server"]),
         (&json!("new"), &json!("second"))
@@ -61,36 +78,41 @@ async fn changes_begin_with_what_is_so_now_and_leave_nothing_out() {
     assert_eq!(opened["fault"]["code"], "SF0009", "{opened}");
 
     // Who comes later is told of it first thing.
-    let mut later = daemon.changes().await.unwrap();
-    seen(&mut later, "notice", |it| *it == opened).await;
-    seen(&mut later, "current", |_| true).await;
+    let mut later = Watcher::of(&daemon).await;
+    later.seen("notice", |it| *it == opened).await;
+    later.seen("current", |_| true).await;
 
     put("/api/v1/vault/MISSING", json!({"value": "x"})).await;
     for events in [&mut events, &mut later] {
-        seen(events, "configuration", |it| it["kind"] == "secret").await;
-        seen(events, "notice", |it| {
-            it["agent"] == "new" && it["cleared_at"].is_string()
-        })
-        .await;
+        events
+            .seen("configuration", |it| it["kind"] == "secret")
+            .await;
+        events
+            .seen("notice", |it| {
+                it["agent"] == "new" && it["cleared_at"].is_string()
+            })
+            .await;
     }
     let call = json!({"tool": "add_row", "arguments": {}});
     daemon
         .post("/api/v1/agents/dev/servers/fake/call", &call)
         .await
         .unwrap();
-    seen(&mut events, "operation", |it| {
-        it["tool"] == "add_row" && it["state"] == "observed"
-    })
-    .await;
+    events
+        .seen("operation", |it| {
+            it["tool"] == "add_row" && it["state"] == "observed"
+        })
+        .await;
     daemon
         .admin("DELETE", "/api/v1/agents/new", None)
         .await
         .unwrap();
-    seen(&mut events, "removed", |it| it["agent"] == "new").await;
-    seen(&mut events, "configuration", |it| {
-        *it == json!({"kind": "agent", "name": "new", "change": "removed"})
-    })
-    .await;
+    events.seen("removed", |it| it["agent"] == "new").await;
+    events
+        .seen("configuration", |it| {
+            *it == json!({"kind": "agent", "name": "new", "change": "removed"})
+        })
+        .await;
 }
 
 /// Fifty pages are open: each sees each change, and soon.
@@ -101,8 +123,8 @@ async fn fifty_watchers_see_every_change() {
     daemon.wait_state("dev", "fake", "connected").await.unwrap();
     let mut watchers = Vec::new();
     for _ in 0..50 {
-        let mut events = daemon.changes().await.unwrap();
-        seen(&mut events, "current", |_| true).await;
+        let mut events = Watcher::of(&daemon).await;
+        events.seen("current", |_| true).await;
         watchers.push(events);
     }
     let body = json!({"servers": ["fake"]});
@@ -111,10 +133,11 @@ async fn fifty_watchers_see_every_change() {
         .await
         .unwrap();
     for events in &mut watchers {
-        seen(events, "connection", |it| {
-            it["agent"] == "new" && it["state"] == "connected"
-        })
-        .await;
+        events
+            .seen("connection", |it| {
+                it["agent"] == "new" && it["state"] == "connected"
+            })
+            .await;
     }
 }
 
@@ -123,10 +146,10 @@ async fn fifty_watchers_see_every_change() {
 async fn the_stream_of_changes_ends_with_the_daemon() {
     let server = Server::start(Behaviour::legacy("2025-11-25")).await;
     let mut daemon: Daemon = daemon(&server).start().await.unwrap();
-    let mut events = daemon.changes().await.unwrap();
-    seen(&mut events, "current", |_| true).await;
+    let mut events = Watcher::of(&daemon).await;
+    events.seen("current", |_| true).await;
     let (status, took) = daemon.terminate().await.unwrap();
     assert!(status.success());
     assert!(took < Duration::from_secs(3), "{took:?}");
-    while let Ok(Some(_)) = events.next().await {}
+    while let Ok(Some(_)) = events.events.next().await {}
 }
