@@ -225,6 +225,7 @@ fn keeper_settings(file: &File) -> keeper::Settings {
             webhook: file.notify.webhook.clone().map(keeper::Webhook),
             email: file.notify.email.clone(),
         },
+        issuers: file.gateway.issuers.clone(),
         max_message: keeper::MaxMessage(file.limits.max_message.0),
         traces: None,
     }

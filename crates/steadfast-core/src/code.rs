@@ -179,6 +179,8 @@ codes! {
     UNKNOWN_REQUEST_STATE = 71 "unknown_request_state" Person "Find out at the server whether the first leg of the call was executed, before it is called anew.";
     /// The access token does not cover what is asked for.
     NOT_COVERED = 72 "not_covered" Person "Come back with a token for the resources that the answer names; a stream waits for it.";
+    /// The issuer of an access token cannot be asked about it.
+    ISSUER_UNAVAILABLE = 73 "issuer_unavailable" RetryAfter "Try again soon. If it stays, check that this daemon reaches the issuer of the token, and `gateway.issuers`.";
     /// Something went wrong that should not.
     INTERNAL = 99 "internal" OurBug "Please report it with the log lines around it.";
 }

@@ -3,14 +3,12 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
 use parking_lot::RwLock;
-use steadfast_core::{AgentName, Millis, Mono, code};
+use steadfast_core::oauth::bearer::Refusal;
+use steadfast_core::{AgentName, Millis, Mono};
 use steadfast_store::KeyHash;
-
-use crate::body::Body;
-use crate::problem::{INVALID_REQUEST, Problem};
 
 /// How long a key is good without another look at the store: another daemon on it may have made a new one.
 const FRESH: Millis = Millis::secs(1);
@@ -52,12 +50,16 @@ pub(crate) enum Shown {
 }
 
 /// Why a request comes from nobody.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// There is no credential.
     Missing,
     /// There is one, and it is nobody's.
     Unknown,
+    /// There is an access token, and it is not accepted.
+    Token(Refusal),
+    /// There is an access token, and its issuer has to be asked and cannot be.
+    Unavailable,
 }
 
 impl Credentials {
@@ -165,20 +167,14 @@ pub(crate) fn bearer(value: &HeaderValue) -> Option<&str> {
 }
 
 impl Refused {
-    /// 401 with a challenge (RFC 6750 section 3: no error code where no credential was sent).
-    pub(crate) fn response(self) -> Response<Body> {
-        let (detail, challenge) = match self {
-            Self::Missing => ("a credential is needed", "Bearer"),
-            Self::Unknown => (
-                "the credential is not known here",
-                r#"Bearer error="invalid_token""#,
-            ),
-        };
-        let problem = Problem::new(StatusCode::UNAUTHORIZED, code::BAD_CREDENTIAL, detail);
-        let mut response = problem.rpc(None, INVALID_REQUEST);
-        let challenge = HeaderValue::from_static(challenge);
-        response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
-        response
+    /// In words: nothing of the credential itself.
+    pub(crate) fn detail(&self) -> &'static str {
+        match self {
+            Self::Missing => "a credential is needed",
+            Self::Unknown => "the credential is not known here",
+            Self::Token(refusal) => refusal.description(),
+            Self::Unavailable => "the issuer of the access token cannot be asked now",
+        }
     }
 }
 
@@ -213,7 +209,7 @@ mod tests {
             (with(key.reveal()), Refused::Unknown),
             (HeaderMap::new(), Refused::Missing),
         ] {
-            assert_eq!(credentials.shown(&headers, now), Err(refused));
+            assert_eq!(credentials.shown(&headers, now), Err(refused.clone()));
             assert_eq!(credentials.known(&headers), Err(refused));
         }
 
@@ -271,19 +267,5 @@ mod tests {
         for wrong in ["Bearer wrong", "Basic ZGV2"] {
             assert_eq!(credentials.known(&with(wrong)), Err(Refused::Unknown));
         }
-    }
-
-    #[test]
-    fn a_refusal_challenges() {
-        let response = Refused::Unknown.response();
-        assert_eq!(response.status(), 401);
-        assert_eq!(
-            response.headers()[WWW_AUTHENTICATE],
-            r#"Bearer error="invalid_token""#
-        );
-        assert_eq!(
-            Refused::Missing.response().headers()[WWW_AUTHENTICATE],
-            "Bearer"
-        );
     }
 }

@@ -5,19 +5,23 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
+use http::header::AUTHORIZATION;
 use serde::Serialize;
-use steadfast::{Keeper, config};
+use steadfast::{Keeper, NotAccepted, config};
 use steadfast_core::code::{self, Code};
 use steadfast_core::merged::names;
+use steadfast_core::oauth::bearer::Refusal;
+use steadfast_core::replay::Access;
 use steadfast_core::{AgentName, ServerName};
 use steadfast_store::{
-    AgentKey, AgentRecord, KeyHash, ServerRecord, SharedRecords, Source, make_key,
+    AgentKey, AgentRecord, KEY_PREFIX, KeyHash, ServerRecord, SharedRecords, Source, make_key,
 };
 use tokio::sync::{Mutex, broadcast};
+use url::Url;
 
 use crate::agents::listening::ListeningStreams;
 use crate::clock;
-use crate::credential::{Credentials, Refused, Shown};
+use crate::credential::{Credentials, Refused, Shown, bearer};
 
 /// Agents and servers. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -246,8 +250,42 @@ impl Directory {
         Ok(pass)
     }
 
+    /// What the credential of a request says. `public_url` is where we are reached.
+    pub(crate) async fn access_of(
+        &self,
+        headers: &HeaderMap,
+        public_url: &Url,
+    ) -> Result<Access, Refused> {
+        match self.token_of(headers) {
+            // Boxed as everything rare is: each connection holds room for what is not.
+            Some(token) => Box::pin(self.by_token(token, public_url)).await,
+            None => self.agent_of(headers).await.map(Access::of_key),
+        }
+    }
+
+    /// The access token of a request: what is shown like a key and is none. A key never reaches an issuer.
+    fn token_of<'h>(&self, headers: &'h HeaderMap) -> Option<&'h str> {
+        if self.keeper.issuers().is_empty() {
+            return None;
+        }
+        let token = headers.get(AUTHORIZATION).and_then(bearer)?;
+        (!token.starts_with(KEY_PREFIX)).then_some(token)
+    }
+
+    async fn by_token(&self, token: &str, public_url: &Url) -> Result<Access, Refused> {
+        let accepted = self.keeper.issuers().accept(token, public_url).await;
+        let access = accepted.map_err(|why| match why {
+            NotAccepted::Refused(refusal) => Refused::Token(refusal),
+            NotAccepted::Unavailable => Refused::Unavailable,
+        })?;
+        if !self.keeper.has_agent(&access.agent) {
+            return Err(Refused::Token(Refusal::NoAgent));
+        }
+        Ok(access)
+    }
+
     /// Whose request this is. Another daemon on the same store may have made the key, or a newer one.
-    pub(crate) async fn agent_of(&self, headers: &HeaderMap) -> Result<AgentName, Refused> {
+    async fn agent_of(&self, headers: &HeaderMap) -> Result<AgentName, Refused> {
         match self.credentials.shown(headers, clock::mono())? {
             Shown::Agent(agent) => Ok(agent),
             Shown::Key(key, agent) => self.looked_up(key, agent).await,

@@ -22,6 +22,7 @@ mod listener;
 pub mod metrics;
 mod own_wake;
 mod problem;
+mod protected;
 pub mod settings;
 mod unguessable;
 
@@ -51,6 +52,7 @@ use agents::sessions::Sessions;
 use ending::Ending;
 use guard::Guard;
 use listener::Listener;
+use protected::Protected;
 use unguessable::Unguessable;
 
 pub use directory::{Directory, is_name};
@@ -129,6 +131,7 @@ pub(crate) struct Gate {
     changes: Arc<Changes>,
     tasks: Arc<Tasks>,
     ending: Ending,
+    protected: Protected,
     admin: axum::Router,
 }
 
@@ -180,6 +183,8 @@ impl Gateway {
         let listening = ListeningStreams::new(Arc::clone(&sessions), Arc::clone(&hub));
         let records_of = Arc::clone(&records);
         let doors = admin::oauth::doors(&settings, local).map_err(Error::PublicUrl)?;
+        let public_url = admin::oauth::public_url(&settings, local).map_err(Error::PublicUrl)?;
+        let protected = Protected::new(public_url.clone(), keeper.issuers());
         // Before any connection may want a sign-in.
         keeper.set_doors(doors.clone());
         let directory = Directory::new(keeper.clone(), records_of, anonymous, listening.clone());
@@ -192,7 +197,7 @@ impl Gateway {
             settings.event_retention,
             settings.event_budget,
             ids,
-            admin::oauth::public_url(&settings, local).map_err(Error::PublicUrl)?,
+            public_url,
         )
         .await
         .map_err(Error::Events)?;
@@ -222,6 +227,7 @@ impl Gateway {
             parking,
             mirrored: Mirrored::default(),
             changes,
+            protected,
             tasks: Arc::default(),
             ending,
             admin,

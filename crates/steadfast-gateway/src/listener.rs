@@ -262,6 +262,12 @@ async fn served(gate: Arc<Gate>, request: Request<Incoming>) -> Result<Response<
     if ours {
         return Ok(endpoint::serve(&gate, request).await);
     }
+    if let Some(metadata) = gate
+        .protected
+        .metadata(request.method(), request.uri().path())
+    {
+        return Ok(metadata);
+    }
     let response = gate
         .admin
         .clone()

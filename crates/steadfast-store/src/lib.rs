@@ -54,7 +54,7 @@ pub use grants::{
     ClientOrigin, DueGrant, DueSearch, GrantClient, GrantRecord, Grants, LastRenewal,
 };
 pub use issuers::{IssuerRecord, Issuers};
-pub use keys::{AgentKey, IdHash, KeyHash, hash_id, hash_state, make_key};
+pub use keys::{AgentKey, IdHash, KEY_PREFIX, KeyHash, hash_id, hash_state, make_key};
 pub use leases::{Lease, LeaseKey, Leases, Taken};
 pub use memory::{MemoryEvents, MemoryRecords};
 pub use model::{

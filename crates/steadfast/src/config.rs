@@ -3,6 +3,7 @@
 
 pub mod check;
 mod contract;
+mod issuer;
 mod notify;
 mod oauth;
 mod renewal;
@@ -21,6 +22,7 @@ use steadfast_core::{Effect, connection, gate, session, sleep, stream};
 use url::Url;
 
 pub use contract::{DuplicateKey, Idempotency, Lookup};
+pub use issuer::{Introspection, Issuer, Profile};
 pub use notify::{Email, Notify, Webhook};
 pub use oauth::{AssertionType, GrantType, Identity, Oauth};
 pub use renewal::Renewal;
@@ -47,6 +49,8 @@ pub struct Settings {
     pub notify: Notify,
     /// Where traces go, if anywhere.
     pub traces: Option<crate::trace::Traces>,
+    /// `[[gateway.issuers]]`.
+    pub issuers: Vec<Issuer>,
     /// `limits.max_message`, in bytes.
     pub max_message: MaxMessage,
 }

@@ -33,6 +33,7 @@ use crate::drive::{self, Input};
 use crate::fleet::Fleet;
 use crate::grants::{self, Credential, Grants, Owner, Want};
 use crate::handle::CallHandle;
+use crate::issuers::Issuers;
 use crate::link::{Link, Remembered};
 use crate::operations::{Ledger, supervise};
 use crate::perform::dial::Dialer;
@@ -89,6 +90,7 @@ struct Inner {
     dialer: Arc<Dialer>,
     grants: Arc<Grants>,
     secrets: Arc<Secrets>,
+    issuers: Arc<Issuers>,
     ledger: Arc<Ledger>,
     links_of_notices: Arc<Links>,
     configured: Arc<Configured>,
@@ -148,6 +150,9 @@ impl Keeper {
             Arc::clone(&dialer),
             Arc::clone(&configured),
         );
+        let limit = settings.retry.connect_timeout.duration();
+        let issuers = Issuers::new(&settings.issuers, &dialer, &store, &secrets, limit);
+        let issuers = Arc::new(issuers);
         let kept = Arc::clone(&store);
         let store: SharedRecords = store;
         let retry = Arc::new(settings.retry.clone());
@@ -170,6 +175,7 @@ impl Keeper {
                 grants,
                 links_of_notices: Arc::new(Links::new(Arc::clone(&secrets.vault))),
                 secrets,
+                issuers,
                 ledger,
                 configured,
                 links: RwLock::default(),
@@ -226,6 +232,12 @@ impl Keeper {
     /// Who receives what servers send outside of any call.
     pub fn set_listener(&self, listener: Arc<dyn Listener>) {
         *self.inner.listener.write() = Some(listener);
+    }
+
+    /// Who may issue access tokens to agents.
+    #[must_use]
+    pub fn issuers(&self) -> &Issuers {
+        &self.inner.issuers
     }
 
     /// Adds or changes an agent (in memory and its links; the records are the caller's business).

@@ -11,7 +11,8 @@
 //! 6. `operations`: the ledger of consequential calls.
 //! 7. `drive`: the task that moves the machines of one connection.
 //! 8. [`doctor`]: what is wrong with a connection, and who must act.
-//! 9. `perform`: sockets. Dialling, the pool, one HTTP exchange, reading event streams.
+//! 9. `issuers`: whose an access token of an agent is.
+//! 10. `perform`: sockets. Dialling, the pool, one HTTP exchange, reading event streams.
 //!
 //! # Example
 //!
@@ -44,6 +45,7 @@ mod drive;
 mod fleet;
 mod grants;
 mod handle;
+mod issuers;
 pub mod keeper;
 mod legacy_sse;
 mod levels;
@@ -73,6 +75,7 @@ pub use grants::{
     SignedIn, SignedOut,
 };
 pub use handle::{CallHandle, Notice, Receipt};
+pub use issuers::{Issuers, NotAccepted};
 pub use keeper::{Change, Isolated, Keeper, Listener, NotExamined, NoticeLink};
 pub use link::{Hello, Link};
 pub use operations::{EvidenceReport, NotDecided, OperationDetails, OperationReport};

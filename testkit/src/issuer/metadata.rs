@@ -41,6 +41,12 @@ pub(super) fn document(state: &State, policy: &Policy) -> Value {
             state.url(&policy.paths.revoke).into(),
         );
     }
+    if !policy.keys.is_empty() {
+        add("jwks_uri", state.url("/keys").into());
+    }
+    if policy.introspection.is_some() {
+        add("introspection_endpoint", state.url("/introspect").into());
+    }
     if registration.documents {
         add("client_id_metadata_document_supported", true.into());
     }

@@ -7,6 +7,7 @@ mod client;
 mod metadata;
 pub mod policy;
 mod register;
+pub mod signing;
 mod token;
 
 use std::fmt;
@@ -96,6 +97,21 @@ pub(crate) async fn answer(exchange: &mut Exchange<'_>, state: &State) -> Flow {
         "POST" if endpoint == paths.revoke && policy.revocation => {
             token::revoke(exchange, state, &policy).await
         }
+        "GET" if endpoint == "/keys" && !policy.keys.is_empty() => {
+            if let Some(lasting) = &policy.keys_last {
+                exchange.wire.header("cache-control", lasting);
+            }
+            exchange.json(200, &json!({ "keys": policy.keys })).await
+        }
+        "POST" if endpoint == "/introspect" => match &policy.introspection {
+            Some(known) => {
+                let token = request.form().get("token").unwrap_or_default().to_owned();
+                let said = known.get(&token).cloned();
+                let said = said.unwrap_or_else(|| json!({ "active": false }));
+                exchange.json(200, &said).await
+            }
+            None => exchange.empty(404).await,
+        },
         _ => exchange.empty(404).await,
     }
 }

@@ -26,6 +26,12 @@ pub struct Policy {
     pub answers: Answers,
     /// Whether there is a revocation endpoint.
     pub revocation: bool,
+    /// The public keys at `/keys` (RFC 7517); where there are none, there is no such place.
+    pub keys: Vec<Value>,
+    /// `Cache-Control` of the keys.
+    pub keys_last: Option<String>,
+    /// What is said of tokens at `/introspect` (RFC 7662), by token; of all others that they are not active.
+    pub introspection: Option<BTreeMap<String, Value>>,
 }
 
 /// Paths of the endpoints. What is not given answers 404.
@@ -277,6 +283,9 @@ impl Default for Policy {
             tokens: Tokens::default(),
             answers: Answers::default(),
             revocation: true,
+            keys: Vec::new(),
+            keys_last: None,
+            introspection: None,
         }
     }
 }

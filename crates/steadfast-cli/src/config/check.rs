@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use steadfast::config::check::web_address;
-use steadfast::config::{Email, Server, Servers, Span};
+use steadfast::config::{Email, Issuer, Server, Servers, Span};
 use steadfast_core::code::{self, Code};
 use steadfast_core::merged::names;
 use steadfast_gateway::directory::is_name;
@@ -89,6 +89,17 @@ impl Checker<'_, '_> {
         }
         if gateway.keep_alive == Span::default() {
             self.refuse(&["gateway", "keep_alive"], "must be longer than zero");
+        }
+        for issuer in &gateway.issuers {
+            let named = |other: &&Issuer| other.issuer == issuer.issuer;
+            let why = match issuer.check() {
+                Err((key, why)) => format!("{}: {key} {why}", issuer.issuer),
+                Ok(()) if gateway.issuers.iter().filter(named).count() > 1 => {
+                    format!("{} is there more than once", issuer.issuer)
+                }
+                Ok(()) => continue,
+            };
+            self.refuse(&["gateway", "issuers"], why);
         }
         let Some(agent) = &gateway.anonymous_agent else {
             return;

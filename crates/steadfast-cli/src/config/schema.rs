@@ -6,7 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use serde::{Deserialize, Deserializer};
 use steadfast::config::{
-    Agent, Catalog, Email, MaxMessage, Network, Renewal, Repeat, Retry, Server, SignIn, Span,
+    Agent, Catalog, Email, Issuer, MaxMessage, Network, Renewal, Repeat, Retry, Server, SignIn,
+    Span,
 };
 use url::Url;
 
@@ -41,6 +42,7 @@ pub(crate) struct Gateway {
     pub(crate) config_check: Span,
     pub(crate) keep_alive: Span,
     pub(crate) anonymous_agent: Option<String>,
+    pub(crate) issuers: Vec<Issuer>,
 }
 
 impl Default for Gateway {
@@ -54,6 +56,7 @@ impl Default for Gateway {
             config_check: Span::secs(1),
             keep_alive: Span::secs(15),
             anonymous_agent: None,
+            issuers: Vec::new(),
         }
     }
 }

@@ -187,6 +187,18 @@ fn what_cannot_work_is_refused() {
             "SF0002 steadfast.toml:2:11: notify.email.to: is no e-mail address",
         ),
         (
+            "[[gateway.issuers]]\nissuer = \"as.test\"".to_owned(),
+            "SF0002 steadfast.toml:1:11: gateway.issuers: as.test: issuer is the url by which",
+        ),
+        (
+            "[[gateway.issuers]]\nissuer = \"https://as.test\"\n[[gateway.issuers]]\nissuer = \"https://as.test\"".to_owned(),
+            "SF0002 steadfast.toml:1:11: gateway.issuers: https://as.test is there more than once",
+        ),
+        (
+            "[[gateway.issuers]]\nissuer = \"https://as.test\"\nclock_skw = \"1s\"".to_owned(),
+            "SF0001 steadfast.toml:3:1: unknown key `gateway.issuers.clock_skw`; did you mean `clock_skew`?",
+        ),
+        (
             "[gateway]\nanonymous_agent = \"dev\"".to_owned(),
             "SF0002 steadfast.toml:2:1: gateway.anonymous_agent: there is no agent `dev`",
         ),

@@ -21,4 +21,5 @@ mod secrets;
 mod sessions;
 mod sse;
 mod streams;
+mod tokens;
 mod writes;

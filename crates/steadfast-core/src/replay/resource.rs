@@ -155,6 +155,18 @@ impl Reach {
             Self::Only(audiences) => audiences.cover(resource),
         }
     }
+
+    /// Whether it reaches this resource, or anything under it.
+    #[must_use]
+    pub fn touches(&self, resource: &Resource) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(audiences) => {
+                let mut all = audiences.iter();
+                all.any(|audience| audience.covers(resource) || resource.covers(audience))
+            }
+        }
+    }
 }
 
 #[cfg(test)]

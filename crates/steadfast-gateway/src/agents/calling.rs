@@ -100,7 +100,7 @@ pub(crate) fn failed(about: &About, link: &Link, failure: &Failure) -> Option<By
         Failure::KeptBack(what) => Some(render::kept_back(about, what)),
         Failure::Unavailable(report) => {
             let known = known(about, link);
-            Some(render::unavailable(about, report, &known))
+            Some(about.finish(render::unavailable(about, report, &known)))
         }
     }
 }

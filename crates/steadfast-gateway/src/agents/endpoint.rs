@@ -6,10 +6,11 @@ use http::header::ALLOW;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use steadfast::Link;
-use steadfast_core::replay::Access;
+use steadfast_core::replay::{Access, Reach, Resource};
 use steadfast_core::{AgentName, ServerName, code};
 
-use super::inbound::{self, Content};
+use super::covered;
+use super::inbound::{self, Content, Inbound};
 use super::legacy::{self, SESSION_ID};
 use super::modern::{self, mirrored};
 use super::routing;
@@ -45,11 +46,14 @@ pub(crate) fn is_ours(path: &str) -> bool {
 pub(crate) async fn serve(gate: &Arc<Gate>, request: Request<Incoming>) -> Response<Body> {
     let (head, body) = request.into_parts();
     let headers = &head.headers;
-    let agent = match gate.directory.agent_of(headers).await {
-        Ok(agent) => agent,
-        Err(refused) => return refused.response(),
+    let access = gate
+        .directory
+        .access_of(headers, &gate.protected.public_url);
+    let access = match access.await {
+        Ok(access) => access,
+        Err(refused) => return gate.protected.refused(&refused, head.uri.path()),
     };
-    let caller = match caller(gate, Access::of_key(agent), head.uri.path()) {
+    let caller = match caller(gate, access, head.uri.path()) {
         Ok(caller) => caller,
         Err(refused) => return *refused,
     };
@@ -58,6 +62,9 @@ pub(crate) async fn serve(gate: &Arc<Gate>, request: Request<Incoming>) -> Respo
             Ok(content) => post(gate, &caller, headers, content).await,
             Err(refused) => *refused,
         };
+    }
+    if let Err(missing) = begins(gate, &caller, None) {
+        return gate.protected.lacking(&[missing], None);
     }
     // Without a session there is neither GET nor DELETE (2026-07-28 streamable-http, "Earlier
     // Streamable HTTP Revisions").
@@ -72,6 +79,21 @@ pub(crate) async fn serve(gate: &Arc<Gate>, request: Request<Incoming>) -> Respo
     }
 }
 
+/// Whether the credential reaches what is no call: at the address of a server, anything of that server. Requests are
+/// looked at one by one, each for what it needs.
+fn begins(gate: &Gate, caller: &Caller, message: Option<&Inbound>) -> Result<(), Resource> {
+    let Some(link) = &caller.link else {
+        return Ok(());
+    };
+    let (reach, server) = (&caller.access.reach, link.server());
+    match message {
+        Some(inbound) if inbound.is_request() && inbound.method() != "initialize" => Ok(()),
+        Some(inbound) => covered::reaches(gate, reach, server, inbound),
+        None if covered::touches(gate, reach, server) => Ok(()),
+        None => Err(Resource::server(&gate.protected.public_url, server)),
+    }
+}
+
 /// A stream that is listened on goes out only while its credential is good: one that was opened while the
 /// agent got another key was not there yet when those of the old one were ended.
 fn still_known(
@@ -80,11 +102,17 @@ fn still_known(
     headers: &HeaderMap,
     response: Response<Body>,
 ) -> Response<Body> {
-    match gate.directory.credentials.known(headers) {
-        Ok(agent) if agent == *caller.agent() => response,
-        Ok(_) => Refused::Unknown.response(),
-        Err(refused) => refused.response(),
+    // An access token is no key: it is good until it expires.
+    if matches!(caller.access.reach, Reach::Only(_)) {
+        return response;
     }
+    let refused = match gate.directory.credentials.known(headers) {
+        Ok(agent) if agent == *caller.agent() => return response,
+        Ok(_) => Refused::Unknown,
+        Err(refused) => refused,
+    };
+    let everywhere = "/mcp";
+    gate.protected.refused(&refused, everywhere)
 }
 
 /// The connection that a path names, or all of them.
@@ -125,6 +153,13 @@ async fn post(
     content: Content,
 ) -> Response<Body> {
     let by_header = mirrored::header_is_modern(headers);
+    let (message, id) = match &content {
+        Content::Message(inbound) => (Some(&**inbound), inbound.id()),
+        Content::Batch(_) => (None, None),
+    };
+    if let Err(missing) = begins(gate, caller, message) {
+        return gate.protected.lacking(&[missing], id.as_deref());
+    }
     match content {
         Content::Message(inbound) if mirrored::is_modern(&inbound.params) => {
             let listens = inbound.method() == "subscriptions/listen";

@@ -60,7 +60,7 @@ impl Inbound {
     pub(crate) fn asked_uri(&self) -> Option<&str> {
         match self.after.as_deref() {
             Some(After::Uri { asked, .. }) => Some(asked),
-            Some(After::Task { .. }) | None => None,
+            Some(After::Task { .. } | After::Shown(_)) | None => None,
         }
     }
 

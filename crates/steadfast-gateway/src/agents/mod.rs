@@ -10,12 +10,12 @@
 //! | [`sessions`] | all of them: on record, in memory, forgotten |
 //! | [`merged`] | all servers of an agent as if they were one |
 //! | [`calling`] | one call while its answer is awaited |
+//! | [`covered`] | what an access token covers |
 //! | [`events`] | the event log: streams that can be resumed |
 //! | [`stream_body`] | server-sent events on their way out |
 //! | [`listening`] | every stream that an agent listens on |
 //! | [`fanout`] | what servers send outside of any call |
 //! | [`routing`] | which upstream connection serves a request |
-//! | [`not_covered`] | what is said to a token that is not for all that it asks for |
 //! | [`render`] | what is said where the server says nothing |
 
 use steadfast_core::{AgentName, ServerName};
@@ -27,6 +27,7 @@ pub(crate) type Connection = (AgentName, ServerName);
 pub(crate) type Scope = (AgentName, Option<ServerName>);
 
 pub(crate) mod calling;
+pub(crate) mod covered;
 pub(crate) mod endpoint;
 pub(crate) mod events;
 pub(crate) mod fanout;
@@ -36,7 +37,6 @@ pub(crate) mod legacy;
 pub(crate) mod listening;
 pub(crate) mod merged;
 pub(crate) mod modern;
-pub(crate) mod not_covered;
 pub(crate) mod render;
 pub(crate) mod routing;
 pub(crate) mod session;

@@ -29,6 +29,8 @@ pub(crate) struct IssuerMetadata {
     pub(crate) token_endpoint: Option<Url>,
     pub(crate) registration_endpoint: Option<Url>,
     pub(crate) revocation_endpoint: Option<Url>,
+    pub(crate) introspection_endpoint: Option<Url>,
+    pub(crate) jwks_uri: Option<Url>,
     pub(crate) scopes_supported: Vec<String>,
     pub(crate) code_challenge_methods_supported: Option<Vec<String>>,
     pub(crate) token_endpoint_auth_methods_supported: Option<Vec<String>>,
@@ -201,6 +203,8 @@ pub(crate) async fn issuer_metadata(
         &found.token_endpoint,
         &found.registration_endpoint,
         &found.revocation_endpoint,
+        &found.introspection_endpoint,
+        &found.jwks_uri,
     ]
     .into_iter()
     .flatten()

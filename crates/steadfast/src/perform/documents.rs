@@ -58,6 +58,14 @@ impl Lifetime {
     }
 }
 
+impl Lifetime {
+    /// How long it may still be used without asking.
+    pub(crate) fn left(&self, now: Wall) -> Millis {
+        self.fresh_until
+            .map_or(Millis::ZERO, |until| until.until(now))
+    }
+}
+
 /// An HTTP date (RFC 9110 section 5.6.7).
 fn date(text: &str) -> Option<Wall> {
     let at = jiff::fmt::rfc2822::parse(text.trim()).ok()?.timestamp();

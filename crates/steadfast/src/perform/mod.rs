@@ -13,3 +13,4 @@ pub(crate) mod mask;
 pub(crate) mod pool;
 pub(crate) mod registration;
 pub(crate) mod token;
+pub(crate) mod verify;

@@ -231,6 +231,17 @@ fn assertion(client: &Client, auth: Auth) -> Result<Option<String>, Failure> {
     assertion.map(Some)
 }
 
+/// A client's secret as a header (RFC 6749 section 2.3.1).
+pub(crate) fn basic(headers: &mut HeaderMap, id: &str, secret: &str) {
+    let encode =
+        |text: &str| -> String { url::form_urlencoded::byte_serialize(text.as_bytes()).collect() };
+    let pair = STANDARD.encode(format!("{}:{}", encode(id), encode(secret)));
+    if let Ok(mut value) = HeaderValue::try_from(format!("Basic {pair}")) {
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+}
+
 /// How the client proves who it is: adds to the form, or makes a header (RFC 6749 section 2.3.1).
 fn proof<'a>(
     client: &'a Client,
@@ -242,14 +253,7 @@ fn proof<'a>(
     let secret = client.secret.as_deref().unwrap_or_default();
     match auth {
         Auth::ClientSecretBasic => {
-            let encode = |text: &str| -> String {
-                url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
-            };
-            let pair = STANDARD.encode(format!("{}:{}", encode(&client.id), encode(secret)));
-            if let Ok(mut value) = HeaderValue::try_from(format!("Basic {pair}")) {
-                value.set_sensitive(true);
-                headers.insert(AUTHORIZATION, value);
-            }
+            basic(&mut headers, &client.id, secret);
         }
         Auth::ClientSecretPost => {
             fields.push(("client_id", &client.id));

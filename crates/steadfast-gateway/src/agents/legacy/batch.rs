@@ -40,9 +40,16 @@ pub(super) async fn post(
         return status_only(StatusCode::ACCEPTED);
     }
     let progress = requests.iter().any(Inbound::wants_progress);
-    let parts = requests
+    let placed = requests
         .into_iter()
-        .map(|it| part(gate, caller, session, it));
+        .map(|it| place(gate, caller, session, Box::new(it)));
+    let placed = join_all(placed).await;
+    // All or nothing: none of its calls is made where one of them is not covered.
+    let missing: Vec<_> = placed.iter().filter_map(lacking).cloned().collect();
+    if !missing.is_empty() {
+        return gate.protected.lacking(&missing, None);
+    }
+    let parts = placed.into_iter().map(|it| part(session, it));
     let parts = join_all(parts).await;
     let streams = progress || parts.iter().any(|part| matches!(part, Outcome::Stream(_)));
     if streams {
@@ -52,15 +59,18 @@ pub(super) async fn post(
     }
 }
 
-async fn part(
-    gate: &Arc<Gate>,
-    caller: &Caller,
-    session: &Arc<Session>,
-    inbound: Inbound,
-) -> Outcome {
-    let (link, inbound) = match place(gate, caller, session, Box::new(inbound)).await {
+fn lacking(placed: &Placed) -> Option<&Resource> {
+    match placed {
+        Placed::Lacking(missing) => Some(missing),
+        Placed::Here(_) | Placed::At(..) => None,
+    }
+}
+
+async fn part(session: &Arc<Session>, placed: Placed) -> Outcome {
+    let (link, inbound) = match placed {
         Placed::Here(message) => return Outcome::Whole(Some(message)),
         Placed::At(link, inbound) => (link, inbound),
+        Placed::Lacking(_) => return Outcome::Whole(None),
     };
     let Some(begun) = begin(&link, session, *inbound) else {
         return Outcome::Whole(None);

@@ -35,7 +35,7 @@ pub(crate) async fn initialize(
             }
             hello::initialize(link, revision)
         }
-        None => merged::initialize(gate, &agent, revision).await,
+        None => merged::initialize(gate, &caller.access, revision).await,
     };
     let server = link.map(|link| link.server().clone());
     let sessions = &gate.sessions;

@@ -24,7 +24,7 @@ use super::events::{About, NotResumed, Priming, Reader, Resumed};
 use super::inbound::{self, Content, Inbound};
 use super::merged::{self, Asker, Placed};
 use super::session::Session;
-use super::{hello, not_covered, render, routing, stream_body};
+use super::{covered, hello, render, routing, stream_body};
 use crate::Gate;
 use crate::body::Body;
 use crate::clock;
@@ -133,12 +133,16 @@ async fn message(
     inbound: Box<Inbound>,
 ) -> Response<Body> {
     match inbound.envelope.kind {
-        Kind::Request => match place(gate, caller, session, inbound).await {
-            Placed::Here(message) => json_answer(StatusCode::OK, message),
-            Placed::At(link, inbound) => {
-                call::call(gate, &link, session, &caller.access, inbound).await
+        Kind::Request => {
+            let id = inbound.id();
+            match place(gate, caller, session, inbound).await {
+                Placed::Here(message) => json_answer(StatusCode::OK, message),
+                Placed::Lacking(missing) => gate.protected.lacking(&[missing], id.as_deref()),
+                Placed::At(link, inbound) => {
+                    call::call(gate, &link, session, &caller.access, inbound).await
+                }
             }
-        },
+        }
         Kind::Notification => {
             Box::pin(notification(gate, caller, session, &inbound)).await;
             status_only(StatusCode::ACCEPTED)
@@ -157,6 +161,14 @@ pub(crate) fn json_answer(status: StatusCode, message: Bytes) -> Response<Body> 
 
 /// Answers a request that is not the server's business, or finds the server that it is for.
 async fn place(gate: &Gate, caller: &Caller, session: &Session, inbound: Box<Inbound>) -> Placed {
+    let reach = &caller.access.reach;
+    let inbound = match &caller.link {
+        Some(link) => match covered::cover(gate, reach, Era::Legacy, Arc::clone(link), inbound) {
+            Placed::At(_, inbound) => inbound,
+            elsewhere @ (Placed::Here(_) | Placed::Lacking(_)) => return elsewhere,
+        },
+        None => inbound,
+    };
     let here = match &*inbound.method() {
         "ping" => inbound.raw_id().map(|id| render::result(id, b"{}")),
         "logging/setLevel" => Box::pin(set_level(gate, caller, session, &inbound)).await,
@@ -165,7 +177,10 @@ async fn place(gate: &Gate, caller: &Caller, session: &Session, inbound: Box<Inb
     let placed = match (here, &caller.link) {
         (Some(response), _) => Placed::Here(response),
         (None, Some(link)) => Placed::At(Arc::clone(link), inbound),
-        (None, None) => Box::pin(merged::place(gate, &Asker::in_session(session), inbound)).await,
+        (None, None) => {
+            let asker = Asker::in_session(session, reach);
+            Box::pin(merged::place(gate, &asker, inbound)).await
+        }
     };
     match placed {
         Placed::At(link, inbound) if resources::is_subscription(&inbound) => {
@@ -195,7 +210,8 @@ async fn set_level(
         Some(link) => link.hello().is_some_and(|hello| hello.era() == Era::Modern),
         None => {
             if known {
-                let links = routing::links(gate, caller.agent(), Some(session));
+                let mut links = routing::links(gate, caller.agent(), Some(session));
+                links.retain(|link| covered::touches(gate, &caller.access.reach, link.server()));
                 merged::set_level(&links, inbound, &origin(session)).await;
             }
             true
@@ -233,10 +249,11 @@ async fn notification(gate: &Gate, caller: &Caller, session: &Arc<Session>, inbo
         "notifications/initialized" => {}
         "notifications/cancelled" => cancelled(session, inbound),
         _ => {
-            let links = match &caller.link {
+            let mut links = match &caller.link {
                 Some(link) => vec![Arc::clone(link)],
                 None => addressed(gate, session, inbound),
             };
+            links.retain(|link| covered::touches(gate, &caller.access.reach, link.server()));
             let (message, origin) = (inbound.message.clone(), origin(session));
             let passing =
                 tokio::spawn(async move { merged::notify(&links, &message, &origin).await });
@@ -317,7 +334,7 @@ fn listen(
     let heard: Vec<Resource> = heard.collect();
     let missing = caller.access.missing(&heard, clock::wall());
     if !missing.is_empty() {
-        return Err(Box::new(not_covered::refusal(None, &missing)));
+        return Err(Box::new(gate.protected.lacking(&missing, None)));
     }
     let about = About::listening(Priming::of_listening(session.revision));
     let stream = session.listening(|| gate.events.begin(session, about, heard));
@@ -357,7 +374,9 @@ async fn resume(
             stream.end();
             Ok(reader)
         }
-        Err(NotResumed::NotCovered(missing)) => Err(Box::new(not_covered::refusal(None, &missing))),
+        Err(NotResumed::NotCovered(missing)) => {
+            Err(Box::new(gate.protected.lacking(&missing, None)))
+        }
         Err(NotResumed::Store(error)) => Err(Box::new(store_failed(None, &error))),
         Err(NotResumed::Unknown) => {
             let problem = Problem::new(

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use steadfast::{Link, Subscriber};
+use steadfast_core::replay::Reach;
 use steadfast_core::wire::{envelope, json};
 use steadfast_core::{Era, ServerName};
 
@@ -96,7 +97,9 @@ pub(super) fn restore(gate: &Arc<Gate>, caller: &Caller, session: &Arc<Session>)
         for asked in wanted {
             let owner = match &link {
                 Some(link) => Ok((Arc::clone(link), asked.clone())),
-                None => merged::whose(&gate, &Asker::in_session(&session), &asked).await,
+                None => {
+                    merged::whose(&gate, &Asker::in_session(&session, &Reach::All), &asked).await
+                }
             };
             if let Ok((link, theirs)) = owner {
                 let server = link.server().clone();

@@ -8,6 +8,7 @@ use steadfast_core::wire::{json, splice::quote};
 use steadfast_core::{AgentName, ServerName};
 
 use super::tasks::{self, Tasks};
+use crate::agents::covered::Shown;
 
 /// What is to be done.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub(crate) enum After {
         agent: AgentName,
         server: ServerName,
     },
+    /// The tools that are listed are those that the token covers.
+    Shown(Box<Shown>),
 }
 
 impl After {
@@ -42,6 +45,7 @@ impl After {
                 }
                 response
             }
+            Self::Shown(shown) => shown.finish(response),
         }
     }
 }

@@ -9,12 +9,14 @@ use steadfast::{Hello, Link, Listing};
 use steadfast_core::catalog::List;
 use steadfast_core::merged::{Cursor, Keys, names, resources};
 use steadfast_core::now::Millis;
+use steadfast_core::oauth::needs::shows;
 use steadfast_core::wire::json;
 use steadfast_core::wire::splice::{self, Edit};
 use steadfast_core::{Era, ServerName};
 
 use super::{Asker, own};
 use crate::Gate;
+use crate::agents::covered;
 use crate::agents::inbound::Inbound;
 use crate::agents::render;
 use crate::problem::{INVALID_PARAMS, rpc_error};
@@ -54,7 +56,13 @@ pub(super) async fn page(gate: &Gate, asker: &Asker<'_>, list: List, inbound: &I
     }
     let naming = Naming::of(list, gate.keeper.prefixes(asker.agent), &listed);
     let ours = ServerName::from("");
-    let entries = entries(list, &ours, &listed, &naming);
+    let entries: Vec<_> = entries(list, &ours, &listed, &naming)
+        .into_iter()
+        .filter(|entry| is_covered(gate, asker, list, entry))
+        .collect();
+    // What is said of the servers is said of those that the token is about.
+    let is_covered = |(link, _): &Listed| covered::touches(gate, asker.reach, link.server());
+    let listed: Vec<_> = listed.iter().filter(|it| is_covered(it)).collect();
     let from = after.map_or(0, |cursor| {
         cursor.resume(entries.iter().map(|entry| (entry.server, entry.key)))
     });
@@ -127,6 +135,15 @@ pub(super) async fn ask_unlisted(links: &[Arc<Link>], lists: &[List]) {
     });
     // Who takes longer is known the next time.
     let _ = tokio::time::timeout(PATIENCE, join_all(wanted)).await;
+}
+
+/// Whether the credential reaches an entry: what is ours is about all servers.
+fn is_covered(gate: &Gate, asker: &Asker<'_>, list: List, entry: &Entry<'_>) -> bool {
+    if entry.server.as_str().is_empty() {
+        return covered::everything(gate, asker.reach).is_ok();
+    }
+    let public_url = &gate.protected.public_url;
+    shows(asker.reach, public_url, entry.server, list, entry.key)
 }
 
 fn entries<'a>(
@@ -220,8 +237,8 @@ impl Naming {
 
 /// 2026-07-28 server/utilities/caching: as fresh as the first server's that goes stale, and for this agent
 /// only, for it is about its servers.
-fn hints(listed: &[Listed]) -> String {
-    let ttl = listed.iter().map(|(_, listing)| match listing {
+fn hints(listed: &[&Listed]) -> String {
+    let ttl = listed.iter().map(|it| match &it.1 {
         Some(listing) => listing.hints.ttl,
         None => Millis::ZERO,
     });
@@ -230,9 +247,9 @@ fn hints(listed: &[Listed]) -> String {
 }
 
 /// A server that is down keeps its entries listed (architecture, connections 11), and the list says so (SE-06).
-fn unavailable(listed: &[Listed]) -> String {
-    let away = listed.iter().filter(|(link, _)| !link.is_connected());
-    let reports: Vec<_> = away.map(|(link, _)| link.report()).collect();
+fn unavailable(listed: &[&Listed]) -> String {
+    let away = listed.iter().filter(|it| !it.0.is_connected());
+    let reports: Vec<_> = away.map(|it| it.0.report()).collect();
     if reports.is_empty() {
         return String::new();
     }

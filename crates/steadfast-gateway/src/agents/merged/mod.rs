@@ -31,12 +31,13 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use steadfast::Link;
 use steadfast_core::catalog::List;
+use steadfast_core::replay::{Reach, Resource};
 use steadfast_core::wire::{json as raw, splice};
 use steadfast_core::{AgentName, Era, Revision, ServerName};
 
 use super::inbound::Inbound;
-use super::routing;
 use super::session::Session;
+use super::{covered, routing};
 use crate::Gate;
 use crate::directory::is_name;
 use crate::problem::{INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, rpc_error};
@@ -56,15 +57,18 @@ pub(crate) struct Asker<'a> {
     /// The conversation; an agent of the modern era has none.
     pub(crate) session: Option<&'a Session>,
     pub(crate) revision: Revision,
+    /// How far its credential reaches.
+    pub(crate) reach: &'a Reach,
 }
 
 impl<'a> Asker<'a> {
     /// The agent of a session.
-    pub(crate) fn in_session(session: &'a Session) -> Self {
+    pub(crate) fn in_session(session: &'a Session, reach: &'a Reach) -> Self {
         Self {
             agent: &session.agent,
             session: Some(session),
             revision: session.revision,
+            reach,
         }
     }
 }
@@ -95,6 +99,8 @@ pub(crate) enum Placed {
     Here(Bytes),
     /// To this server, as this request.
     At(Arc<Link>, Box<Inbound>),
+    /// Nowhere: the credential does not reach this.
+    Lacking(Resource),
 }
 
 impl Placed {
@@ -115,8 +121,15 @@ impl Placed {
     }
 }
 
-/// Answers a request for all servers, or finds the one that it is for.
+/// Answers a request for all servers, or finds the one that it is for, if the credential reaches that.
 pub(crate) async fn place(gate: &Gate, asker: &Asker<'_>, inbound: Box<Inbound>) -> Placed {
+    match found(gate, asker, inbound).await {
+        Placed::At(link, inbound) => covered::cover(gate, asker.reach, asker.era(), link, inbound),
+        elsewhere @ (Placed::Here(_) | Placed::Lacking(_)) => elsewhere,
+    }
+}
+
+async fn found(gate: &Gate, asker: &Asker<'_>, inbound: Box<Inbound>) -> Placed {
     let method = inbound.method();
     if let Some(list) = List::of_method(&method) {
         return Placed::Here(lists::page(gate, asker, list, &inbound).await);

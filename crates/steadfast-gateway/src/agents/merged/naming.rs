@@ -14,6 +14,7 @@ use steadfast_core::{Era, ServerName, code};
 use super::lists::ask_unlisted;
 use super::{After, Asker, Placed, own, quoted, resources};
 use crate::Gate;
+use crate::agents::covered;
 use crate::agents::inbound::Inbound;
 use crate::problem::{INVALID_PARAMS, code_data};
 
@@ -106,6 +107,11 @@ pub(super) async fn tool(gate: &Gate, asker: &Asker<'_>, inbound: &Inbound) -> P
     let Some((range, name)) = named(inbound) else {
         return Placed::invalid(inbound, "tools/call names no tool");
     };
+    if matches!(&*name, own::CONNECTIONS | own::OPERATION)
+        && let Err(missing) = covered::everything(gate, asker.reach)
+    {
+        return Placed::Lacking(missing);
+    }
     if name == own::CONNECTIONS {
         return Placed::Here(own::connections(gate, asker, inbound));
     }
@@ -148,6 +154,9 @@ pub(super) async fn prompt(gate: &Gate, asker: &Asker<'_>, inbound: &Inbound) ->
         return Placed::invalid(inbound, "prompts/get names no prompt");
     };
     if name == own::MCPS {
+        if let Err(missing) = covered::everything(gate, asker.reach) {
+            return Placed::Lacking(missing);
+        }
         return Placed::Here(own::mcps(gate, asker, inbound));
     }
     match find(gate, asker, List::Prompts, &name).await {
@@ -198,7 +207,7 @@ pub(super) fn with_after(placed: Placed, after: Option<After>) -> Placed {
             inbound.after = after.map(Box::new);
             Placed::At(link, inbound)
         }
-        here @ Placed::Here(_) => here,
+        elsewhere @ (Placed::Here(_) | Placed::Lacking(_)) => elsewhere,
     }
 }
 

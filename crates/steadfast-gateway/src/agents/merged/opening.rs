@@ -9,23 +9,25 @@ use futures_util::stream::FuturesUnordered;
 use serde_json::json;
 use steadfast::Link;
 use steadfast_core::merged::{names, offer};
+use steadfast_core::replay::Access;
 use steadfast_core::wire::splice;
-use steadfast_core::{AgentName, Era, Revision};
+use steadfast_core::{Era, Revision};
 use tokio::time::Instant;
 
 use super::Asker;
 use crate::Gate;
-use crate::agents::hello;
+use crate::agents::{covered, hello};
 
 /// How long servers that were never seen are waited for once another one is known.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The result of `initialize`.
-pub(crate) async fn initialize(gate: &Gate, agent: &AgentName, revision: Revision) -> Bytes {
+pub(crate) async fn initialize(gate: &Gate, access: &Access, revision: Revision) -> Bytes {
     let asker = Asker {
-        agent,
+        agent: &access.agent,
         session: None,
         revision,
+        reach: &access.reach,
     };
     let said = introduced(gate, &asker).await;
     let mut members = vec![
@@ -84,7 +86,8 @@ struct Said {
 }
 
 async fn introduced(gate: &Gate, asker: &Asker<'_>) -> Said {
-    let links = asker.links(gate);
+    let mut links = asker.links(gate);
+    links.retain(|link| covered::touches(gate, asker.reach, link.server()));
     meet(&links, gate.settings.hello_wait).await;
     let results: Vec<_> = links.iter().map(|link| result(link, asker)).collect();
     let servers: Vec<_> = links

@@ -20,7 +20,7 @@ use super::endpoint::Caller;
 use super::inbound::{self, Content, Inbound};
 use super::legacy::json_answer;
 use super::merged::{Asker, Placed};
-use super::{hello, merged, render, routing};
+use super::{covered, hello, merged, render, routing};
 use crate::Gate;
 use crate::body::Body;
 use crate::problem::{
@@ -74,10 +74,11 @@ async fn notification(gate: &Gate, caller: &Caller, inbound: Inbound) -> Respons
         let origin = Origin::Modern {
             revision: Revision::LATEST_MODERN,
         };
-        let links = match &caller.link {
+        let mut links = match &caller.link {
             Some(link) => vec![Arc::clone(link)],
             None => routing::links(gate, caller.agent(), None),
         };
+        links.retain(|link| covered::touches(gate, &caller.access.reach, link.server()));
         merged::notify(&links, &inbound.message, &origin).await;
     }
     status_only(StatusCode::ACCEPTED)
@@ -94,7 +95,15 @@ async fn request(
         Err(refused) => return refused.response(&inbound),
     };
     match &caller.link {
-        Some(link) => to_one(gate, link, headers, inbound, revision).await,
+        Some(link) => {
+            let reach = &caller.access.reach;
+            let id = inbound.id();
+            match covered::cover(gate, reach, Era::Modern, Arc::clone(link), inbound) {
+                Placed::At(link, inbound) => to_one(gate, &link, headers, inbound, revision).await,
+                Placed::Here(message) => json_answer(StatusCode::OK, message),
+                Placed::Lacking(missing) => gate.protected.lacking(&[missing], id.as_deref()),
+            }
+        }
         None => Box::pin(to_all(gate, caller, headers, inbound, revision)).await,
     }
 }
@@ -143,6 +152,7 @@ async fn to_all(
         agent: caller.agent(),
         session: None,
         revision,
+        reach: &caller.access.reach,
     };
     let id = inbound.raw_id().unwrap_or(b"null");
     match &*inbound.method() {
@@ -150,13 +160,21 @@ async fn to_all(
             let result = merged::discover(gate, &asker).await;
             return json_answer(StatusCode::OK, render::result(id, &result));
         }
-        "subscriptions/listen" => return merged::listen(gate, &asker, &inbound).await,
+        // Whatever is heard there is of all servers.
+        "subscriptions/listen" => {
+            return match covered::everything(gate, asker.reach) {
+                Ok(()) => merged::listen(gate, &asker, &inbound).await,
+                Err(missing) => gate.protected.lacking(&[missing], Some(id)),
+            };
+        }
         method if REMOVED.contains(&method) => return no_such_method(id, method),
         _ => {}
     }
     let progress = inbound.wants_progress();
+    let id = inbound.id();
     let (link, inbound) = match merged::place(gate, &asker, inbound).await {
         Placed::At(link, inbound) => (link, inbound),
+        Placed::Lacking(missing) => return gate.protected.lacking(&[missing], id.as_deref()),
         Placed::Here(message) => {
             let status = whole_status(200, &message, true);
             return if progress && status == StatusCode::OK {
