@@ -260,7 +260,8 @@ mod tests {
             ),
             (
                 r#"{"access_token":"AT","issuer":"https://as.test","expires_at":"soon"}"#,
-                "soon",
+                // Named, and not quoted: what stands in the wrong place may be a secret.
+                "`expires_at` is no time",
             ),
         ] {
             let error = read(json).err().unwrap().to_string();

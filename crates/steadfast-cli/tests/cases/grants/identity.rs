@@ -10,6 +10,7 @@ use testkit::script::http;
 use testkit::{Issuer, Request, RequestLog};
 
 use super::House;
+use crate::rig::fault;
 
 /// What the person's sign-in at the identity provider has left.
 const ASSERTION: &str = "id-token-of-a-person";
@@ -117,10 +118,12 @@ async fn an_identity_provider_vouches_for_a_person_who_signs_in_nowhere_else() {
 async fn a_person_who_is_vouched_for_no_more_is_told_once_and_a_new_assertion_is_tried_at_once() {
     let (provider, house) = vouched_house(ID_JAG).await;
     house.secret("ASSERTION", "expired").await;
-    let connection = house.grant_state("refused").await;
-    assert_eq!(connection["fault"]["code"], "SF0040", "{connection}");
-    assert_eq!(connection["fault"]["person_needed"], true, "{connection}");
-    let message = connection["fault"]["message"].as_str().unwrap();
+    house.grant_state("refused").await;
+    // The connection hears of it a moment later.
+    let fault = fault(&house.daemon, "client_refused").await;
+    assert_eq!(fault["code"], "SF0040", "{fault}");
+    assert_eq!(fault["person_needed"], true, "{fault}");
+    let message = fault["message"].as_str().unwrap();
     assert!(message.starts_with("the identity provider: "), "{message}");
     assert_eq!(token_requests(provider.log()).len(), 1);
     assert!(token_requests(house.issuer.log()).is_empty());
