@@ -181,7 +181,7 @@ fn who(headers: &HeaderMap) -> (String, Via) {
 #[into_params(parameter_in = Query)]
 struct Wanted {
     /// Only those before the one with this number.
-    before: Option<u64>,
+    before: Option<i64>,
     /// How many at most; 100 where it is not said, and no more than 1000.
     #[param(minimum = 0)]
     limit: Option<usize>,
@@ -239,7 +239,11 @@ async fn list_changes_of_people(
     Query(wanted): Query<Wanted>,
 ) -> Result<Json<ChangesShown>, Problem> {
     let limit = wanted.limit.unwrap_or(LISTED).min(LONGEST_LIST);
-    let entries = state.store.audit(wanted.before, limit).await?;
+    // Numbers begin with 1: before all of them there is nothing.
+    let before = wanted
+        .before
+        .map(|before| u64::try_from(before).unwrap_or(0));
+    let entries = state.store.audit(before, limit).await?;
     let audit = entries.into_iter().map(ChangeShown::from).collect();
     Ok(Json(ChangesShown { audit }))
 }

@@ -172,10 +172,17 @@ impl Client {
         match message.kind() {
             // A batch may hold requests (2025-03-26 basic, "Batching").
             None | Some(Kind::Request) => {
-                self.asked.spawn(async move { legacy.ask(message).await });
+                let id = message.id();
+                let asked = self.asked.spawn(async move { legacy.ask(message).await });
+                self.remember(id, asked);
             }
             // In the order in which they came: what follows may depend on them.
-            Some(Kind::Notification | Kind::Result | Kind::Error) => legacy.post(message).await,
+            Some(Kind::Notification | Kind::Result | Kind::Error) => {
+                // Nothing more is said of what was cancelled; that nobody reads it any more tells the server nothing,
+                // the notification does (2025-11-25 basic/utilities/cancellation).
+                self.forget(message.cancelled());
+                legacy.post(message).await;
+            }
         }
     }
 
@@ -187,20 +194,27 @@ impl Client {
         match (message.kind(), message.cancelled()) {
             // There is no stream to close on this side; on the other there is (transports/stdio, "Cancellation"), and
             // nothing more is said of the request.
-            (_, Some(id)) => {
-                if let Some(asked) = self.by_id.remove(&id) {
-                    asked.abort();
-                }
-            }
+            (_, Some(id)) => self.forget(Some(id)),
             (Some(Kind::Request), None) => {
                 let id = message.id();
                 let asked = self.asked.spawn(async move { modern.ask(message).await });
-                self.by_id.retain(|_, asked| !asked.is_finished());
-                self.by_id.extend(id.map(|id| (id, asked)));
+                self.remember(id, asked);
             }
             (Some(Kind::Notification), None) => modern.post(message).await,
             // "The client MUST NOT write JSON-RPC responses", and batches are no messages.
             (Some(Kind::Result | Kind::Error) | None, None) => {}
+        }
+    }
+
+    fn remember(&mut self, id: Option<RpcId>, asked: AbortHandle) {
+        self.by_id.retain(|_, asked| !asked.is_finished());
+        self.by_id.extend(id.map(|id| (id, asked)));
+    }
+
+    /// What the client has cancelled.
+    fn forget(&mut self, id: Option<RpcId>) {
+        if let Some(asked) = id.and_then(|id| self.by_id.remove(&id)) {
+            asked.abort();
         }
     }
 

@@ -121,6 +121,38 @@ async fn a_client_does_not_notice_that_the_daemon_began_anew() {
 }
 
 #[tokio::test]
+async fn nothing_more_is_said_of_what_was_cancelled() {
+    for era in BOTH {
+        let server = Server::start(era.behaviour()).await;
+        let daemon = daemon(&server)
+            .read_tool("fake", "slow")
+            .start()
+            .await
+            .unwrap();
+        daemon.wait_state("dev", "fake", "connected").await.unwrap();
+        let mut client = Client::start(&daemon, Era::Legacy, &ONE);
+        client.initialize().await;
+        let slow = json!({ "name": "slow", "arguments": { "gate": "late" } });
+        let call = client.ask("tools/call", slow).await;
+        let called = |log: &testkit::RequestLog| log.calls("slow").len() == 1;
+        server.log().wait_for(called, PATIENCE).await.unwrap();
+        let index = server.log().calls("slow")[0].index;
+        client
+            .notify("notifications/cancelled", json!({ "requestId": call }))
+            .await;
+        // The server hears of it in its own way.
+        let cancelled = |log: &testkit::RequestLog| {
+            log.cancelled(index) || log.count("notifications/cancelled") == 1
+        };
+        server.log().wait_for(cancelled, PATIENCE).await.unwrap();
+        server.open("late");
+        let answer = client.call("echo", json!({ "a": 1 })).await;
+        assert_eq!(text(&answer), r#"{"a":1}"#);
+        assert!(client.aside.is_empty(), "{:?}", client.aside);
+    }
+}
+
+#[tokio::test]
 async fn a_call_whose_answer_is_lost_is_not_sent_again() {
     for era in BOTH {
         let server = Server::start(Behaviour::legacy("2025-11-25")).await;
