@@ -162,14 +162,14 @@ async fn log_thrice(
 }
 
 async fn progress(context: &RequestContext<RoleServer>) -> Result<CallToolResult, ErrorData> {
-    for (number, done) in [0.0, 50.0, 100.0].into_iter().enumerate() {
-        if number > 0 {
-            tokio::time::sleep(PAUSE).await;
-        }
+    for done in [0.0, 50.0, 100.0] {
         if let Some(token) = context.meta.get_progress_token() {
             let progress = ProgressNotificationParam::new(token, done).with_total(100.0);
             let _ = context.peer.notify_progress(progress).await;
         }
+        // After the last one, too: SDKs handle a notification later than they read it, and a result that is read
+        // together with it, as on stdio, is handled first.
+        tokio::time::sleep(PAUSE).await;
     }
     success(vec![text("Progress was reported.")])
 }

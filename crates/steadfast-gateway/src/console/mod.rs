@@ -57,9 +57,10 @@ type Shared = Arc<Console>;
 
 /// All pages.
 pub(crate) fn router(admin: Arc<State>) -> Router {
+    let port = admin.doors.callback.port_or_known_default();
     let console = Arc::new(Console {
+        sessions: Sessions::new(port.unwrap_or_default()),
         admin,
-        sessions: Sessions::default(),
     });
     let pages = Router::new()
         .merge(overview::routes())

@@ -24,7 +24,6 @@ use super::frame::{Frame, Trouble, page};
 use crate::clock;
 use crate::problem::Problem;
 
-const COOKIE_NAME: &str = "steadfast_console";
 /// How long somebody who does nothing stays signed in.
 const IDLE: Millis = Millis::secs(12 * 3_600);
 /// How many wrong tokens may be tried in a minute, by all together: there is one token, and nobody types faster.
@@ -40,8 +39,12 @@ pub(super) fn routes() -> Router<Shared> {
 }
 
 /// Those who are signed in, by the hash of their cookie. A restart signs everybody out.
-#[derive(Debug, Default)]
-pub(super) struct Sessions(Mutex<State>);
+#[derive(Debug)]
+pub(super) struct Sessions {
+    /// The name of the cookie.
+    cookie: String,
+    state: Mutex<State>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -88,11 +91,20 @@ impl<S: Send + Sync> FromRequestParts<S> for Session {
 }
 
 impl Sessions {
+    /// Cookies do not tell ports apart (RFC 6265 section 8.5): the name does, so that two daemons on one machine sign
+    /// nobody out of each other.
+    pub(super) fn new(port: u16) -> Self {
+        Self {
+            cookie: format!("steadfast_console_{port}"),
+            state: Mutex::default(),
+        }
+    }
+
     /// Whose request it is.
     pub(super) fn of(&self, headers: &HeaderMap) -> Option<Session> {
-        let hash = cookie(headers)?;
+        let hash = cookie(&self.cookie, headers)?;
         let now = clock::mono();
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let seen = state.seen.get_mut(&hash)?;
         if now.since(*seen) > IDLE {
             state.seen.remove(&hash);
@@ -105,7 +117,7 @@ impl Sessions {
     /// Whether another token may be tried now.
     fn may_try(&self) -> bool {
         let now = clock::mono();
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         if state
             .tries_since
             .is_none_or(|since| now.since(since) > TRIES_IN)
@@ -117,7 +129,7 @@ impl Sessions {
     }
 
     fn failed(&self) {
-        self.0.lock().tries += 1;
+        self.state.lock().tries += 1;
     }
 
     /// The cookie of somebody new.
@@ -126,7 +138,7 @@ impl Sessions {
         getrandom::fill(&mut secret)?;
         let secret = URL_SAFE_NO_PAD.encode(secret);
         let now = clock::mono();
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         state.seen.retain(|_, seen| now.since(*seen) <= IDLE);
         if state.seen.len() >= MOST
             && let Some(oldest) = state.seen.iter().min_by_key(|(_, seen)| seen.0)
@@ -139,16 +151,16 @@ impl Sessions {
     }
 
     fn close(&self, session: &Session) {
-        self.0.lock().seen.remove(&session.hash);
+        self.state.lock().seen.remove(&session.hash);
     }
 }
 
-fn cookie(headers: &HeaderMap) -> Option<[u8; 32]> {
+fn cookie(name: &str, headers: &HeaderMap) -> Option<[u8; 32]> {
     let all = headers.get_all(COOKIE).iter();
     let mut pairs = all
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(';'));
-    let value = pairs.find_map(|pair| pair.trim().strip_prefix(COOKIE_NAME)?.strip_prefix('='))?;
+    let value = pairs.find_map(|pair| pair.trim().strip_prefix(name)?.strip_prefix('='))?;
     Some(Sha256::digest(value).into())
 }
 
@@ -197,8 +209,8 @@ async fn enter(Given(console): Given<Shared>, Form(form): Form<Entering>) -> Res
         Ok(secret) => {
             let secret = secret.expose_secret();
             let secure = if secure { "; Secure" } else { "" };
-            let cookie =
-                format!("{COOKIE_NAME}={secret}; Path=/; HttpOnly; SameSite=Strict{secure}");
+            let name = &console.sessions.cookie;
+            let cookie = format!("{name}={secret}; Path=/; HttpOnly; SameSite=Strict{secure}");
             ([(SET_COOKIE, cookie)], Redirect::to("/")).into_response()
         }
         Err(_) => asked(
@@ -222,6 +234,7 @@ async fn leave(
         session.check(&form.csrf)?;
         console.sessions.close(&session);
     }
-    let gone = format!("{COOKIE_NAME}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
+    let name = &console.sessions.cookie;
+    let gone = format!("{name}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
     Ok(([(SET_COOKIE, gone)], Redirect::to("/sign-in")).into_response())
 }
