@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     /// The agent's key; else the daemon lets the admin call in the agent's name
     #[arg(
         long,
-        env = "STEADFAST_KEY",
+        env = "STEADFAST_AGENT_KEY",
         value_name = "KEY",
         hide_env_values = true
     )]

@@ -51,6 +51,7 @@ fn steadfast() -> Command {
         "STEADFAST_URL",
         "STEADFAST_TOKEN",
         "STEADFAST_KEY",
+        "STEADFAST_AGENT_KEY",
         "STEADFAST_LOG",
         "RUST_LOG",
         "NO_COLOR",
