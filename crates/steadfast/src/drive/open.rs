@@ -64,6 +64,23 @@ pub(crate) async fn open(
     record: Option<SessionRecord>,
     store: &SharedRecords,
 ) -> Result<Opened, Fault> {
+    let opened = open_once(link, upstream, generation, record.clone(), store).await;
+    match opened {
+        // The token for it was asked for before the secret came: what was missing then is no reason now.
+        Err(fault) if fault.kind == Kind::VaultReference && upstream.check_secrets().is_ok() => {
+            open_once(link, upstream, generation, record, store).await
+        }
+        opened => opened,
+    }
+}
+
+async fn open_once(
+    link: &Arc<Link>,
+    upstream: &Arc<Upstream>,
+    generation: Generation,
+    record: Option<SessionRecord>,
+    store: &SharedRecords,
+) -> Result<Opened, Fault> {
     let address = upstream.address();
     let known = store.era(address).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "what was learned about the server cannot be read");

@@ -134,7 +134,13 @@ fn apply(link: &Link) {
     if is_good && waits {
         link.tell(Input::Connection(Event::SignedIn));
     }
-    if is_good && was_the_clients_fault(link) {
+    // A secret that was missing when a token was asked for, and came while that was under way, is no fault any more:
+    // what became of the next request is.
+    let lacks_a_secret = matches!(
+        &link.view.lock().state,
+        Connection::Misconfigured { fault } if fault.kind == Kind::VaultReference
+    );
+    if (is_good || lacks_a_secret) && was_the_clients_fault(link) {
         link.tell(Input::Connection(Event::Enable));
     }
     // A refused grant whose access token is still good goes on being used (architecture, grants 5).
