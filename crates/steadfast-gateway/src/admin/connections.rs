@@ -22,7 +22,7 @@ use super::openapi::NotFound;
 use crate::problem::Problem;
 
 /// How long a reload may take before it answers with what is there.
-const RELOAD_LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const RELOAD_LIMIT: Duration = Duration::from_secs(30);
 
 /// How many transitions are shown where no number is asked for.
 const HISTORY: usize = 100;
@@ -77,7 +77,7 @@ async fn list_connections(
     Json(Connections { connections })
 }
 
-pub(super) fn link(state: &Shared, agent: &str, server: &str) -> Result<Arc<Link>, Problem> {
+pub(crate) fn link(state: &Shared, agent: &str, server: &str) -> Result<Arc<Link>, Problem> {
     let found = state
         .keeper
         .link(&AgentName::from(agent), &ServerName::from(server));

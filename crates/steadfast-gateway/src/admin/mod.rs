@@ -4,7 +4,7 @@ pub(crate) mod audit;
 mod call;
 mod changes;
 mod configuration;
-mod connections;
+pub(crate) mod connections;
 mod doctor;
 mod extract;
 pub(crate) mod feed;

@@ -163,7 +163,7 @@ async fn settle_operation(
     Ok((Extension(detail), Json(settled)))
 }
 
-fn unknown(id: &str) -> Problem {
+pub(crate) fn unknown(id: &str) -> Problem {
     let detail = format!("there is no operation `{id}`");
     Problem::new(StatusCode::NOT_FOUND, code::NOT_FOUND, detail)
 }

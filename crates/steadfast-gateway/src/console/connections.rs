@@ -1,8 +1,5 @@
 //! All connections, one with its history, and those of an agent.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use askama::Template;
 use axum::Router;
 use axum::extract::{Form, Path, Query, State as Given};
@@ -12,21 +9,20 @@ use futures_util::future::join_all;
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
+use steadfast::Report;
 use steadfast::report::{FaultReport, rfc3339};
-use steadfast::{Link, Report};
 use steadfast_core::{AgentName, ServerName};
 use steadfast_store::Transition;
 use url::Url;
 
 use super::Shared;
 use super::frame::{Frame, Trouble, page};
-use super::overview::{missing, reports};
+use super::overview::reports;
 use super::row::Row;
 use super::session::Session;
+use crate::admin::connections::{RELOAD_LIMIT, link};
 use crate::problem::Problem;
 
-/// How long a reload may take before the page shows what is there.
-const RELOAD_LIMIT: Duration = Duration::from_secs(30);
 /// How many transitions a page shows.
 const HISTORY: usize = 200;
 /// The heartbeat strip: so many quarters of an hour.
@@ -156,7 +152,7 @@ async fn one(
     session: Session,
     Path((agent, server)): Path<(String, String)>,
 ) -> Result<Response, Trouble> {
-    let link = link(&console, &agent, &server)?;
+    let link = link(&console.admin, &agent, &server)?;
     let report = link.report();
     let now = Timestamp::now();
     let (agent_name, server_name) = (AgentName::from(&*agent), ServerName::from(&*server));
@@ -255,16 +251,6 @@ fn strip(history: &[Transition], state: &str, now: Timestamp) -> Vec<&'static st
     slots
 }
 
-fn link(console: &Shared, agent: &str, server: &str) -> Result<Arc<Link>, Problem> {
-    let names = (AgentName::from(agent), ServerName::from(server));
-    let found = console.admin.keeper.link(&names.0, &names.1);
-    found.ok_or_else(|| {
-        missing(format!(
-            "there is no connection of agent `{agent}` with server `{server}`"
-        ))
-    })
-}
-
 /// A form with nothing but its proof.
 #[derive(Deserialize)]
 pub(super) struct Bare {
@@ -278,7 +264,9 @@ async fn reload(
     Form(form): Form<Bare>,
 ) -> Result<Redirect, Trouble> {
     session.check(&form.csrf)?;
-    link(&console, &agent, &server)?.reload(RELOAD_LIMIT).await;
+    link(&console.admin, &agent, &server)?
+        .reload(RELOAD_LIMIT)
+        .await;
     Ok(Redirect::to(&format!("/connections/{agent}/{server}")))
 }
 
@@ -310,7 +298,7 @@ async fn sign_in(
     Form(form): Form<Bare>,
 ) -> Result<Response, Trouble> {
     session.check(&form.csrf)?;
-    let link = link(&console, &agent, &server)?;
+    let link = link(&console.admin, &agent, &server)?;
     let offer = console.admin.keeper.begin_sign_in(&link, false).await;
     let offer = offer.map_err(Problem::from)?;
     let host = Url::parse(&offer.url).ok();
@@ -333,7 +321,7 @@ async fn sign_out(
     Form(form): Form<Bare>,
 ) -> Result<Redirect, Trouble> {
     session.check(&form.csrf)?;
-    let link = link(&console, &agent, &server)?;
+    let link = link(&console.admin, &agent, &server)?;
     console
         .admin
         .keeper

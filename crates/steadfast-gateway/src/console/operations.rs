@@ -17,10 +17,9 @@ use steadfast_store::OperationFilter;
 use super::Shared;
 use super::connections::{Bare, Event};
 use super::frame::{Frame, Trouble, page};
-use super::overview::missing;
 use super::session::Session;
 use crate::admin::audit::ADMIN;
-use crate::admin::operations::refused;
+use crate::admin::operations::{refused, unknown};
 use crate::problem::Problem;
 
 /// How many operations are listed.
@@ -191,7 +190,7 @@ async fn one(
         .operation(&OperationId::from(&*id))
         .await;
     let found = found.map_err(Problem::from)?;
-    let details = found.ok_or_else(|| missing(format!("there is no operation `{id}`")))?;
+    let details = found.ok_or_else(|| unknown(&id))?;
     let operation = &details.operation;
     let title = format!("{} at {}", operation.tool, operation.server);
     let shown = One {

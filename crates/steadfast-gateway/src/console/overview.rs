@@ -9,7 +9,6 @@ use http::StatusCode;
 use jiff::Timestamp;
 use steadfast::report::rfc3339;
 use steadfast::{Report, wording};
-use steadfast_core::code;
 use steadfast_store::{NoticeRecord, OperationFilter};
 
 use super::Shared;
@@ -177,9 +176,4 @@ async fn notices(Given(console): Given<Shared>, session: Session) -> Result<Resp
         cleared: shown(cleared),
     };
     Ok(page(StatusCode::OK, &page_of))
-}
-
-/// There is no such thing to show.
-pub(super) fn missing(what: impl Into<String>) -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, code::NOT_FOUND, what)
 }

@@ -16,7 +16,6 @@ use super::Shared;
 use super::changed::Target;
 use super::connections::Bare;
 use super::frame::{Frame, Trouble, page};
-use super::overview::missing;
 use super::session::Session;
 use crate::problem::Problem;
 
@@ -95,7 +94,8 @@ async fn remove(
     let removed = console.admin.keeper.remove_secret(&name).await;
     if !removed.map_err(Problem::from)? {
         let shown: String = name.chars().take(64).collect();
-        return Err(missing(format!("there is no secret `{shown}` in the vault")).into());
+        let detail = format!("there is no secret `{shown}` in the vault");
+        return Err(Problem::new(StatusCode::NOT_FOUND, code::NOT_FOUND, detail).into());
     }
     Ok(Redirect::to("/vault"))
 }
